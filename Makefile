@@ -1,0 +1,93 @@
+# Every target makes the environment it needs, in .venv, once.
+# Needed on the machine: Python 3.11 or newer, pip and make.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-slow check bench clean always
+
+VENV := .venv
+RUN := $(VENV)/bin
+ARGS ?=
+
+help:
+	@echo "make demo       the first figure of the paper, made on this machine"
+	@echo "make test       the tests, on all cores           (make test ARGS='-k gp')"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make check      lint, format and types"
+	@echo "make bench      speed of this machine and of the learner on it"
+	@echo "make clean      remove .venv, builds and caches; runs/ stays"
+	@echo
+	@echo "The first call installs into $(VENV); PYTHON=/path/to/python chooses the interpreter."
+
+demo: $(VENV)/.core
+	@$(RUN)/driftrl demo $(ARGS)
+
+# One thread a worker: two workers on two cores must not fight for them.
+test test-slow: export OMP_NUM_THREADS = 1
+test test-slow: export OPENBLAS_NUM_THREADS = 1
+
+test: $(VENV)/.dev
+	@$(RUN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.dev
+	@$(RUN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+# All three report before it fails.  The variable stops pyright from asking the network for its newest version.
+check: export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
+check: $(VENV)/.dev
+	@status=0; \
+	$(RUN)/ruff check || status=1; \
+	$(RUN)/ruff format --check || status=1; \
+	$(RUN)/pyright --pythonpath $(RUN)/python || status=1; \
+	exit $$status
+
+bench: $(VENV)/.dev
+	@$(RUN)/python benchmarks/run.py $(ARGS)
+
+clean:
+	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(wildcard $(foreach d,src/* src/*/* tests tests/* benchmarks examples,$(d)/__pycache__))
+
+# ---- the environment ------------------------------------------------------------
+# .made: an empty environment of this directory; .core: driftrl in it; .dev: the tools
+# too.  A copied or moved directory gets a new environment, for the old one would
+# still run the code it was made for.
+
+ifneq ($(shell cat $(VENV)/.made 2>/dev/null),$(CURDIR))
+$(VENV)/.made: always
+endif
+
+$(VENV)/.made:
+	@python="$(PYTHON)"; \
+	for candidate in $${python:-python3.11 python3 python3.12 python3.13 python}; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then python=$$candidate; found=yes; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "driftrl needs Python 3.11 or newer; found:" \
+	    "$$($${python:-python3} --version 2>/dev/null || echo none)." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$($$python --version)"; \
+	rm -rf $(VENV); \
+	$$python -m venv $(VENV) >/dev/null 2>&1 \
+	|| { $$python -m venv --clear --without-pip $(VENV) \
+	  && $$python -m pip --python $(RUN)/python install -q pip; } \
+	|| { echo "Could not make $(VENV): $$python needs its venv module or pip." >&2; exit 1; }; \
+	printf '%s' "$(CURDIR)" > $(VENV)/.made
+
+# Called with what to install.  pip stays silent unless it fails.
+install = \
+	echo "Installing $(1) into $(VENV) (once, a minute or two)"; \
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-input \
+	  -c constraints.txt -e '$(1)' > $(VENV)/install.log 2>&1 \
+	|| { tail -n 20 $(VENV)/install.log >&2; \
+	  echo "Installing failed; the whole log is $(VENV)/install.log." >&2; exit 1; }
+
+$(VENV)/.core: pyproject.toml constraints.txt $(VENV)/.made
+	@$(call install,.)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.made
+	@$(call install,.[dev])
+	@touch $(VENV)/.core $@

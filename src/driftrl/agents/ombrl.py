@@ -1,0 +1,205 @@
+"""The paper's agent on Gaussian-process dynamics: fit, then plan optimistically.
+
+Between episodes the model is fitted on the retained data; within an episode every
+decision maximises J + λ·Σ under the mean dynamics (eq:optimistic_objective) by iCEM.
+Which data is retained is not decided here: the agent learns what it is given.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from driftrl.agents import icem
+from driftrl.config import GPConfig, ICEMConfig, OptimismConfig
+from driftrl.imagination.rollout import Reward, optimistic_return
+from driftrl.models import gp
+from driftrl.models.base import Prediction
+from driftrl.models.gp import GPState, Posterior
+from driftrl.theory.confidence import (
+    confidence_width,
+    exploration_weight,
+    information_gain,
+)
+from driftrl.types import Data, Episode
+
+Action = Float[np.ndarray, " A"]
+Decide = Callable[[Posterior, Array, icem.Plan, Array, Array], icem.Plan]
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """What the agent knows between two episodes; all of it is in a checkpoint."""
+
+    model: GPState
+    optimism: float
+    """λ of the policy that this state drives."""
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """When a policy is learned; the theory's λ depends on it."""
+
+    episode: int
+    """Number n of the episode that the policy will drive."""
+    steps: int
+    """Decisions T of an episode."""
+    sliding: bool
+    """Whether data is forgotten bit by bit, as by a window, or all at once."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How well a model foresaw an episode that it had not seen (see EpisodeRecord)."""
+
+    model_error: float | None = None
+    coverage: float | None = None
+    epistemic_std: float | None = None
+
+
+class GPAgent:
+    """Optimistic planning on a Gaussian process, for a known reward function."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        reward: Reward,
+        model: GPConfig,
+        planner: ICEMConfig,
+        optimism: OptimismConfig,
+    ) -> None:
+        """Make an agent for ``sizes`` = (states, actions) and r(x, u, x')."""
+        self._sizes = sizes
+        self._model = model
+        self._planner = planner
+        self._optimism = optimism
+        self._decide = _compiled_decision(reward, planner)
+
+    def initial_state(self) -> AgentState:
+        """Return the agent before its first episode."""
+        model = gp.initial_state(*self._sizes, self._model)
+        return AgentState(model, self._optimism.weight)
+
+    def learn(self, state: AgentState, data: Data, occasion: Occasion) -> AgentState:
+        """Return the agent fitted on exactly ``data``."""
+        model = gp.fit(state.model, data, self._model)
+        return AgentState(model, self._weight(model, occasion))
+
+    def policy(self, state: AgentState) -> "GPPolicy":
+        """Return the policy that a learned state drives."""
+        with jax.enable_x64(True):
+            known = gp.posterior(state.model, self._model) if len(state.model.x) else None
+        return self._policy_on(known, state.optimism)
+
+    def warm_up(self, points: int, steps: int) -> None:
+        """Compile now what episodes of ``steps`` on up to ``points`` transitions need."""
+        obs, key = np.zeros(self._sizes[0]), jax.random.key(0)
+        blank = [np.zeros((steps, size)) for size in self._sizes]
+        with jax.enable_x64(True):
+            blanks = gp.blank_posteriors(*self._sizes, points, self._model)
+        for posterior in blanks:
+            policy = self._policy_on(posterior, 0.0)
+            policy.act(obs, policy.begin(), key=key)
+            with jax.enable_x64(True):
+                gp.predict_all(posterior, *blank)
+
+    def _policy_on(self, known: Posterior | None, weight: float) -> "GPPolicy":
+        return GPPolicy(known, weight, self._planner, self._sizes[1], self._decide)
+
+    def _weight(self, model: GPState, occasion: Occasion) -> float:
+        """Return λ: the constant, or the paper's λ_{n,m} for this data."""
+        settings = self._optimism
+        if settings.rule == "constant" or len(model.x) == 0:
+            return settings.weight
+        noise = model.hyper.noise_std
+        width = confidence_width(
+            information_gain(model.factor, noise),
+            rkhs_bound=settings.rkhs_bound,
+            noise_std=noise,
+            outputs=self._sizes[0],
+            failure_probability=settings.failure_probability,
+            horizon_steps=occasion.episode * occasion.steps if occasion.sliding else 1,
+        )
+        weight = exploration_weight(
+            width,
+            reward_max=settings.reward_max,
+            steps=occasion.steps,
+            noise_std=noise,
+        )
+        return float(weight)
+
+
+@dataclass(frozen=True)
+class GPPolicy:
+    """Plans anew at every decision; what it carries from one to the next is a plan.
+
+    With no data the mean says that nothing ever changes and the uncertainty is the same
+    everywhere, so all plans tie: then actions are drawn uniformly.
+    """
+
+    posterior: Posterior | None
+    weight: float
+    planner: ICEMConfig
+    action_size: int
+    decide: Decide
+
+    def begin(self) -> icem.Plan:
+        """Return the plan to carry into the first decision of an episode."""
+        with jax.enable_x64(True):
+            return icem.initial_plan(self.planner, self.action_size)
+
+    def act(
+        self, obs: Float[np.ndarray, " S"], plan: icem.Plan, *, key: Key[Array, ""]
+    ) -> tuple[Action, icem.Plan]:
+        """Return the action for ``obs``, in [−1, 1], and the plan to carry on."""
+        with jax.enable_x64(True):
+            if self.posterior is None:
+                drawn = jax.random.uniform(key, (self.action_size,), minval=-1.0)
+                return np.asarray(drawn), plan
+            state, weight = jnp.asarray(obs), jnp.asarray(self.weight)
+            plan = self.decide(self.posterior, weight, plan, state, key)
+            return np.asarray(plan.mean[0]), plan
+
+    def diagnose(self, episode: Episode) -> Diagnosis:
+        """Judge the model on an episode it has not seen; blank if it has no data."""
+        if self.posterior is None:
+            return Diagnosis()
+        with jax.enable_x64(True):
+            found = gp.predict_all(self.posterior, episode.obs, episode.actions)
+        return _diagnosis(found, episode)
+
+
+def _compiled_decision(reward: Reward, planner: ICEMConfig) -> Decide:
+    """Return the compiled planner: posterior, λ, last plan, state, key → new plan."""
+
+    @eqx.filter_jit
+    def decide(
+        posterior: Posterior,
+        weight: Float[Array, ""],
+        last: icem.Plan,
+        obs: Float[Array, " S"],
+        key: Key[Array, ""],
+    ) -> icem.Plan:
+        def objective(actions: Float[Array, "H A"]) -> Float[Array, ""]:
+            return optimistic_return(posterior.predict, reward, weight, obs, actions)
+
+        return icem.plan(objective, icem.shift(last), planner, key=key)
+
+    return decide
+
+
+def _diagnosis(found: Prediction, episode: Episode) -> Diagnosis:
+    spread = (episode.next_obs - episode.obs).std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    error = np.abs(episode.next_obs - np.asarray(found.mean))
+    epistemic = np.asarray(found.epistemic_std)
+    total = np.sqrt(epistemic**2 + np.asarray(found.aleatoric_std) ** 2)
+    return Diagnosis(
+        model_error=float(np.sqrt(np.mean((error / spread) ** 2))),
+        coverage=float(np.mean(error <= 2.0 * total)),
+        epistemic_std=float(np.mean(np.linalg.norm(epistemic / spread, axis=1))),
+    )

@@ -1,0 +1,1 @@
+"""How the drifting parameter θ changes with time, and how much it changes."""

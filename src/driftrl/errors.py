@@ -1,0 +1,43 @@
+"""The few exception types of driftrl.
+
+Every message says what was wrong, what was received, and what to do.  The command
+line prints the message alone and exits with the ``exit_status`` of the type.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class DriftrlError(Exception):
+    """Base of everything driftrl raises on purpose; never raised itself."""
+
+    exit_status = 1
+
+
+class InputError(DriftrlError):
+    """What the user asked for is not possible: a bad name, value, file or directory."""
+
+    exit_status = 2
+
+
+class EnvironmentFault(DriftrlError):
+    """The environment answered something no learner may be fed (NaN, a wrong shape)."""
+
+
+class CorruptFile(DriftrlError):
+    """A file of a run is damaged, and nothing older can stand in for it."""
+
+
+def unknown_name(kind: str, received: str, known: Iterable[str]) -> InputError:
+    """Return the error for a misspelt name, with the nearest known one suggested."""
+    known = sorted(known)
+    near = difflib.get_close_matches(received, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    listed = ", ".join(known)
+    return InputError(f"Unknown {kind} {received!r}. {hint}Known: {listed}.")
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ``InputError(message)`` unless ``condition`` holds."""
+    if not condition:
+        raise InputError(message)

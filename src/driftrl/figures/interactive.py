@@ -1,0 +1,225 @@
+"""The same panels as interactive Plotly figures, for the page."""
+
+from html import escape
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from plotly import graph_objects
+
+from driftrl.figures.panels import Panel, Reference, study_changes, study_panels
+from driftrl.figures.style import INK, MUTED, MethodStyle, method_styles
+from driftrl.figures.wording import percent, span
+from driftrl.regret import StudyRegret
+from driftrl.results import statistics
+
+_FEW_EPISODES = 10  # below this, Plotly would put ticks between episodes
+_DASHES = {"solid": "solid", "dashed": "dash", "dashdot": "dashdot", "dotted": "dot"}
+
+
+def interactive_figures(study: StudyRegret) -> dict[str, graph_objects.Figure]:
+    """Return a figure for each panel that has something to draw, by the panel's key.
+
+    Where methods can be compared, ``differences`` shows how.
+    """
+    styles = method_styles(one.method for one in study.methods)
+    figures = {
+        panel.key: draw_panel(panel, study, styles)
+        for panel in study_panels(study)
+        if not panel.is_empty
+    }
+    if study.differences:
+        figures["differences"] = draw_differences(study, styles)
+    return figures
+
+
+def draw_panel(
+    panel: Panel, study: StudyRegret, styles: dict[str, MethodStyle]
+) -> graph_objects.Figure:
+    """Draw the mean of each method over episodes, with a band of one standard error."""
+    figure = graph_objects.Figure(layout=_layout(panel))
+    for index, reference in enumerate(panel.references):
+        figure.add_trace(_reference_line(reference, is_first=index == 0))
+    for method, curves in panel.curves.items():
+        figure.add_trace(_band(curves, styles[method]))
+        figure.add_trace(_line(curves, styles[method], panel))
+    longest = max(len(run.records) for run in study.runs)
+    figure.update_xaxes(range=[0.5, longest + 0.5])
+    if longest < _FEW_EPISODES:
+        figure.update_xaxes(dtick=1)
+    for start in study_changes(study):
+        figure.add_vline(start - 0.5, line={"color": MUTED, "width": 1, "dash": "dot"})
+    return figure
+
+
+def draw_differences(
+    study: StudyRegret, styles: dict[str, MethodStyle]
+) -> graph_objects.Figure:
+    """Draw R_N minus the baseline's for each seed, with mean and 95 % t interval."""
+    count = len(study.differences)
+    figure = graph_objects.Figure(layout=_base_layout() | {"height": 70 + 55 * count})
+    for one in study.differences:
+        style, estimate = styles[one.method], one.estimate
+        name, colour = escape(style.name), style.colour
+        figure.add_trace(
+            graph_objects.Scatter(
+                x=estimate.values.tolist(),
+                y=[name] * len(one.seeds),
+                text=[f"seed {seed}" for seed in one.seeds],
+                mode="markers",
+                marker={"color": colour, "size": 8, "opacity": 0.55},
+                hovertemplate="%{text}: %{x:.4~g}<extra></extra>",
+            )
+        )
+        figure.add_trace(_interval_mark(estimate, name, colour))
+    figure.add_vline(0, line={"color": INK, "width": 1.2})
+    baseline = escape(method_styles([study.baseline])[study.baseline].name)
+    title = f"difference in R<sub>{study.episodes}</sub> to {baseline}"
+    figure.update_xaxes(title={"text": title, "standoff": 6}, rangemode="tozero")
+    # The first method on top, half a line of room on either side.
+    figure.update_yaxes(range=[count - 0.5, -0.5], showgrid=False, ticks="")
+    return figure
+
+
+def _interval_mark(
+    estimate: statistics.Estimate, name: str, colour: str
+) -> graph_objects.Scatter:
+    low, high = float(estimate.student.low), float(estimate.student.high)
+    is_known = bool(np.isfinite(low))
+    reach = {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - estimate.mean],
+        "arrayminus": [estimate.mean - low],
+        "color": colour,
+        "thickness": 2,
+        "width": 6,
+    }
+    level = percent(statistics.LEVEL)
+    bounds = f", {level} t interval {span(estimate.student)}" if is_known else ""
+    return graph_objects.Scatter(
+        x=[estimate.mean],
+        y=[name],
+        error_x=reach if is_known else None,
+        mode="markers",
+        marker={
+            "color": "white",
+            "size": 12,
+            "symbol": "diamond",
+            "line": {"color": colour, "width": 2},
+        },
+        hovertemplate=f"mean %{{x:.4~g}}{bounds}<extra></extra>",
+    )
+
+
+def _line(
+    curves: Float[np.ndarray, "K N"], style: MethodStyle, panel: Panel
+) -> graph_objects.Scatter:
+    centre, error = statistics.mean(curves), statistics.standard_error(curves)
+    value = ":.1%" if panel.as_percent else ":.4~g"
+    has_error = bool(np.isfinite(error).any())
+    template = f"%{{y{value}}}" + (f" ± %{{customdata{value}}}" if has_error else "")
+    return graph_objects.Scatter(
+        x=_episodes(curves),
+        y=_plain(centre),
+        customdata=_plain(error),
+        name=escape(style.name),
+        legendgroup=escape(style.name),
+        mode="lines+markers" if curves.shape[1] == 1 else "lines",
+        line={"color": style.colour, "width": 2.2, "dash": _DASHES[style.dash]},
+        hovertemplate=template,
+    )
+
+
+def _band(
+    curves: Float[np.ndarray, "K N"], style: MethodStyle
+) -> graph_objects.Scatter:
+    centre, error = statistics.mean(curves), statistics.standard_error(curves)
+    known = np.isfinite(error)
+    episodes = np.arange(1, len(centre) + 1)[known]
+    # Out along the upper edge and back along the lower one.
+    return graph_objects.Scatter(
+        x=[*episodes.tolist(), *episodes[::-1].tolist()],
+        y=[
+            *(centre + error)[known].tolist(),
+            *(centre - error)[known][::-1].tolist(),
+        ],
+        fill="toself",
+        fillcolor=_translucent(style.colour),
+        line={"width": 0},
+        mode="lines",
+        legendgroup=escape(style.name),
+        showlegend=False,
+        hoverinfo="skip",
+    )
+
+
+def _reference_line(reference: Reference, *, is_first: bool) -> graph_objects.Scatter:
+    return graph_objects.Scatter(
+        x=list(range(1, len(reference.values) + 1)),
+        y=_plain(reference.values),
+        name=reference.label,
+        mode="lines" if len(reference.values) > 1 else "markers",
+        line={"color": INK, "width": 1.4, "shape": "hvh"},
+        legendgroup=reference.label,
+        showlegend=is_first,
+        hovertemplate="%{y:.4~g}",
+    )
+
+
+def _layout(panel: Panel) -> dict[str, Any]:
+    layout = _base_layout()
+    vertical: dict[str, Any] = {}
+    if panel.curves:
+        vertical |= {"title": {"text": panel.axis, "standoff": 6}}
+    if panel.log_ticks:
+        vertical |= {"type": "log", "tickvals": panel.log_ticks, "tickformat": "~g"}
+    elif panel.starts_at_zero:
+        vertical |= {"rangemode": "tozero"}
+    if panel.as_percent:
+        vertical |= {"tickformat": ".0%"}
+    return layout | {
+        # θ alone is a slim strip, as above the printed regret.
+        "height": 330 if panel.curves else 150,
+        "margin": layout["margin"] | {"t": 34 if panel.curves else 8},
+        "hovermode": "x unified",
+        "showlegend": bool(panel.curves),
+        "xaxis": layout["xaxis"] | {"title": {"text": "episode", "standoff": 6}},
+        "yaxis": layout["yaxis"] | vertical,
+    }
+
+
+def _base_layout() -> dict[str, Any]:
+    axis = {
+        "gridcolor": "#E9E9E9",
+        "zeroline": False,
+        "linecolor": INK,
+        "ticks": "outside",
+        "automargin": True,
+    }
+    return {
+        "template": "none",
+        # Wide enough for every axis, so that figures below each other line up.
+        "margin": {"l": 76, "r": 14, "t": 8, "b": 44},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "showlegend": False,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "xaxis": axis,
+        "yaxis": axis,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+    }
+
+
+def _episodes(curves: Float[np.ndarray, "K N"]) -> list[int]:
+    return list(range(1, curves.shape[1] + 1))
+
+
+def _plain(values: Float[np.ndarray, " N"]) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _translucent(colour: str) -> str:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.18)"

@@ -1,0 +1,206 @@
+"""What is drawn over episodes: the curves of each method, named and explained.
+
+The printed overview and the interactive page draw the same panels.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from driftrl.regret import StudyRegret, achieved_return
+from driftrl.results.curves import (
+    Measure,
+    buffer_span,
+    change_starts,
+    stack_curves,
+    theta_sequences,
+)
+
+_WIDE_RANGE = 30.0
+"""Ratio of largest to smallest value from which a logarithmic axis reads better."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A curve that belongs to no method: the drift, the optimum, a nominal value."""
+
+    label: str
+    values: Float[np.ndarray, " N"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One quantity over episodes, for every method."""
+
+    key: str
+    title: str
+    axis: str
+    """Label of the vertical axis."""
+    caption: str
+    """What is drawn and how to read it, in a sentence or two."""
+    curves: Mapping[str, Float[np.ndarray, "K N"]]
+    """One row a seed for each method, NaN where nothing was recorded."""
+    references: tuple[Reference, ...] = ()
+    is_amount: bool = False
+    """Whether the quantity grows from zero, so that the axis should start there."""
+    is_scale: bool = False
+    """Whether ratios matter more than differences, so that a log axis may be used."""
+    as_percent: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        drawn = [*self.curves.values(), *(one.values for one in self.references)]
+        return not any(np.isfinite(values).any() for values in drawn)
+
+    @property
+    def starts_at_zero(self) -> bool:
+        """Whether zero is the natural lower end: the quantity is a sum or a count."""
+        drawn = [values[np.isfinite(values)] for values in self.curves.values()]
+        return self.is_amount and all((values >= 0).all() for values in drawn)
+
+    @property
+    def log_ticks(self) -> list[float]:
+        """1, 2 and 5 times powers of ten around the values, for a logarithmic axis.
+
+        Empty unless the panel allows such an axis, and the values are positive and so
+        far apart that it helps.
+        """
+        if not self.is_scale or self.is_empty:
+            return []
+        values = np.concatenate([np.ravel(curve) for curve in self.curves.values()])
+        values = values[np.isfinite(values)]
+        if values.min() <= 0:
+            return []
+        if values.max() / values.min() < _WIDE_RANGE:
+            return []
+        low, high = np.floor(np.log10(values.min())), np.ceil(np.log10(values.max()))
+        powers = 10.0 ** np.arange(low, high + 1)
+        ticks = np.outer(powers, [1.0, 2.0, 5.0]).ravel()
+        inside = (ticks >= values.min() / 2) & (ticks <= values.max() * 2)
+        return ticks[inside].tolist()
+
+
+def study_changes(study: StudyRegret) -> list[int]:
+    """Return the episodes at which θ begins to change, over all its courses."""
+    courses = theta_sequences(study.runs)
+    return sorted({start for course in courses for start in change_starts(course)})
+
+
+def study_panels(study: StudyRegret) -> list[Panel]:
+    """Return every panel, in reading order."""
+    builders: list[Callable[[StudyRegret], Panel]] = [
+        theta_panel,
+        return_panel,
+        regret_panel,
+        span_panel,
+        error_panel,
+        coverage_panel,
+    ]
+    return [build(study) for build in builders]
+
+
+def theta_panel(study: StudyRegret) -> Panel:
+    """θ_n, the parameter that drifts."""
+    return Panel(
+        key="theta",
+        title="Drifting parameter θ",
+        axis="θ",
+        caption="The parameter θ of the dynamics, constant within an episode. "
+        "The agents never see it.",
+        curves={},
+        references=tuple(
+            Reference("θ", course) for course in theta_sequences(study.runs)
+        ),
+    )
+
+
+def return_panel(study: StudyRegret) -> Panel:
+    """J(π_n) of every method beside J*(θ_n)."""
+    optima = [
+        Reference("J*(θ), optimum", study.table.column("value", course))
+        for course in theta_sequences(study.runs)
+    ]
+    return Panel(
+        key="returns",
+        title="Return of an episode",
+        axis="return",
+        caption="Return of the policy of each episode, and the best possible return "
+        "J*(θ) at that episode’s θ.",
+        curves=_measured(study, achieved_return),
+        references=tuple(optima),
+    )
+
+
+def regret_panel(study: StudyRegret) -> Panel:
+    """R_n of every method."""
+    return Panel(
+        key="regret",
+        title="Cumulative dynamic regret",
+        axis="cumulative regret",
+        caption="Sum of J*(θ) − J(π) over all episodes so far. A flat curve is an "
+        "agent that has caught up; a straight rising one never does.",
+        curves={one.method: one.curves for one in study.methods},
+        is_amount=True,
+    )
+
+
+def span_panel(study: StudyRegret) -> Panel:
+    """Span n − m(n) of every method’s buffer."""
+    return Panel(
+        key="span",
+        title="Buffer span",
+        axis="episodes retained",
+        caption="Number n − m(n) of past episodes that the policy of episode n was "
+        "learned from.",
+        curves=_measured(study, buffer_span),
+        is_amount=True,
+    )
+
+
+def error_panel(study: StudyRegret) -> Panel:
+    """One-step error of the model before it learned from the episode."""
+    return Panel(
+        key="model_error",
+        title="Model error",
+        axis="RMS one-step error",
+        caption="Root mean square error of the model’s one-step predictions on the "
+        "newest episode before it was learned, in units of the spread of the true "
+        "changes.",
+        curves=_measured(study, lambda record: record.model_error),
+        is_scale=True,
+    )
+
+
+def coverage_panel(study: StudyRegret) -> Panel:
+    """Share of one-step outcomes within μ ± 2σ, beside that of a normal variable."""
+    longest = max(len(run.records) for run in study.runs)
+    nominal = float(special.erf(2 / np.sqrt(2)))
+    curves = _measured(study, lambda record: record.coverage)
+    is_recorded = any(np.isfinite(values).any() for values in curves.values())
+    reference = Reference(
+        f"calibrated ({100 * nominal:.0f} %)", np.full(longest, nominal)
+    )
+    return Panel(
+        key="coverage",
+        title="Coverage of μ ± 2σ",
+        axis="share within μ ± 2σ",
+        caption="Share of the newest episode’s one-step outcomes that lie within two "
+        "predicted standard deviations, before it was learned. Far below the line the "
+        "model is surer than it should be.",
+        curves=curves,
+        references=(reference,) if is_recorded else (),
+        as_percent=True,
+    )
+
+
+def _measured(
+    study: StudyRegret, measure: Measure
+) -> dict[str, Float[np.ndarray, "K N"]]:
+    return {
+        one.method: stack_curves(study.runs_of(one.method), measure)
+        for one in study.methods
+    }

@@ -1,0 +1,200 @@
+"""Numbers and findings in words; every one is computed from a ``StudyRegret``."""
+
+import math
+from collections.abc import Sequence
+
+from driftrl.figures.style import method_name
+from driftrl.regret import GapStatistics, PairedDifference, StudyRegret
+from driftrl.results.records import Run
+from driftrl.results.statistics import LEVEL, Estimate, Interval
+
+UNKNOWN = "–"
+_MOST_NAMED = 6  # a sentence with more names than this is not read
+
+
+def number(value: float) -> str:
+    """Return a number to about three digits."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    size = abs(value)
+    if size >= 100:
+        text = f"{value:,.0f}"
+    elif size >= 10:
+        text = f"{value:.1f}"
+    elif size >= 0.01:
+        text = f"{value:.2f}"
+    else:
+        text = f"{value:.2g}"
+    return text.replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """Return a share in percent."""
+    if not math.isfinite(share):
+        return UNKNOWN
+    digits = 0 if abs(share) >= 0.1 else 1
+    # The space must not let a line break between a number and its sign.
+    return f"{100 * share:,.{digits}f}\u00a0%".replace("-", "−")
+
+
+def mean_and_error(estimate: Estimate) -> str:
+    """Return “mean ± standard error”, or the mean alone where one seed was run."""
+    if math.isnan(estimate.stderr):
+        return number(estimate.mean)
+    return f"{number(estimate.mean)} ± {number(estimate.stderr)}"
+
+
+def span(interval: Interval) -> str:
+    """Return “low to high”."""
+    if not math.isfinite(float(interval.low)):
+        return UNKNOWN
+    return f"{number(float(interval.low))} to {number(float(interval.high))}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return “1 run” or “3 runs”."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listing(items: Sequence[str]) -> str:
+    """Return “a, b and c”, cut short where there are many."""
+    if len(items) > _MOST_NAMED:
+        rest = len(items) - _MOST_NAMED
+        items = [*items[:_MOST_NAMED], f"{rest} more"]
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def study_summary(study: StudyRegret) -> list[str]:
+    """Return the findings of a study as sentences, the most important first."""
+    sentences = [
+        _lowest_sentence(study),
+        *(_difference_sentence(one) for one in study.differences),
+        _comparison_caveat(study),
+        _before_change_sentence(study.differences_before_change),
+        _gap_sentence(study),
+        _unfinished_sentence(study),
+        _warning_sentence(study),
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _lowest_sentence(study: StudyRegret) -> str:
+    best = min(study.methods, key=lambda one: one.final.mean)
+    count = len(best.seeds)
+    seeds = f"mean ± standard error over {count} seeds" if count > 1 else "one seed"
+    claim = "has the lowest cumulative dynamic regret,"
+    if len(study.methods) == 1:
+        claim = "has a cumulative dynamic regret of"
+    return (
+        f"After {counted(study.episodes, 'episode')} of {study.task}, "
+        f"{method_name(best.method)} {claim} {mean_and_error(best.final)} ({seeds})."
+    )
+
+
+def _difference_sentence(one: PairedDifference) -> str:
+    estimate, baseline = one.estimate, method_name(one.baseline)
+    side = "below" if estimate.mean < 0 else "above"
+    start = (
+        f"{method_name(one.method)} ends {number(abs(estimate.mean))} {side} {baseline}"
+    )
+    if len(one.seeds) < 2:
+        return f"{start} on the one seed that both ran, too few for an interval."
+    verdict = (
+        "which excludes zero"
+        if estimate.student.excludes(0.0)
+        else "which contains zero: these seeds do not tell the two apart"
+    )
+    return (
+        f"{start} on the same {len(one.seeds)} seeds (paired {percent(LEVEL)} t "
+        f"interval of the difference {span(estimate.student)}, {verdict})."
+    )
+
+
+def _comparison_caveat(study: StudyRegret) -> str:
+    names = [one.method for one in study.methods]
+    if study.baseline not in names:
+        return (
+            f"{method_name(study.baseline)} was not run, so nothing is compared to it."
+        )
+    compared = {one.method for one in study.differences}
+    apart = [name for name in names if name not in compared | {study.baseline}]
+    if not apart:
+        return ""
+    return (
+        f"{listing([method_name(name) for name in apart])} shared no seed with "
+        f"{method_name(study.baseline)}, so no paired difference is known."
+    )
+
+
+def _before_change_sentence(differences: Sequence[PairedDifference]) -> str:
+    if not differences:
+        return ""
+    parts = [
+        f"{number(one.estimate.mean)} for {method_name(one.method)}"
+        + (f" ({span(one.estimate.student)})" if len(one.seeds) > 1 else "")
+        for one in differences
+    ]
+    return (
+        f"Up to episode {differences[0].episode}, before θ begins to change, the "
+        f"differences to {method_name(differences[0].baseline)} were {listing(parts)}."
+    )
+
+
+def _gap_sentence(study: StudyRegret) -> str:
+    outside = {gap.method: gap for gap in study.gaps_outside_resets}
+    parts = [
+        _gap_words(gap, outside[gap.method])
+        for gap in sorted(study.gaps, key=_gap_size)
+        if gap.estimate is not None
+    ]
+    if not parts:
+        return ""
+    last = study.gaps[0].last
+    return (
+        f"Over the last {counted(last, 'episode')} the mean return lies short of J*(θ), "
+        f"relative to |J*(θ)|, by {listing(parts)}."
+    )
+
+
+def _gap_size(gap: GapStatistics) -> float:
+    return math.inf if gap.estimate is None else gap.estimate.mean
+
+
+def _gap_words(gap: GapStatistics, outside: GapStatistics) -> str:
+    assert gap.estimate is not None
+    words = f"{percent(gap.estimate.mean)} for {method_name(gap.method)}"
+    if outside.estimate is None:
+        return f"{words} (all within {outside.after_reset} episodes of a reset)"
+    if outside.estimate.mean != gap.estimate.mean:
+        words += (
+            f" ({percent(outside.estimate.mean)} without the {outside.after_reset} "
+            "episodes after a reset)"
+        )
+    return words
+
+
+def _unfinished_sentence(study: StudyRegret) -> str:
+    waiting = [f"{run.label} (not started)" for run in study.not_started]
+    unfinished = [progress(run) for run in study.runs if not run.is_finished]
+    if not waiting and not unfinished:
+        return ""
+    return (
+        f"Unfinished: {listing([*unfinished, *waiting])}. All numbers are taken at "
+        f"episode {study.episodes}, the last that every started run has reached."
+    )
+
+
+def progress(run: Run) -> str:
+    """Return a run's label with how far it has come."""
+    return f"{run.label} ({len(run.records)} of {counted(run.planned_episodes, 'episode')})"
+
+
+def _warning_sentence(study: StudyRegret) -> str:
+    if not study.warnings:
+        return ""
+    return (
+        "Some regret is negative beyond noise: the oracle is not an optimum, and every "
+        "regret here is too low. See the section on the oracle."
+    )

@@ -1,0 +1,1 @@
+"""What the agent has seen, on disk and in memory, and what it learns from."""

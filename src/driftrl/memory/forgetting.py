@@ -1,0 +1,191 @@
+"""Forgetting rules: which episodes the policy of episode n is learned from.
+
+At episode n the agent learns from the episodes m(n) … n−1, and a rule is a choice of
+m(n).  If m(n) = n, there is nothing to learn from.  Nothing is ever deleted: a rule
+only answers, and the memory reads what it answered.
+
+``FORGETTING`` finds the rules by ``kind``, their name in files and on the command line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Protocol, get_args
+
+from driftrl.errors import require, unknown_name
+
+Unit = Literal["episodes", "transitions"]
+Index = Literal["algorithm", "text"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule may look at before episode n: facts on the episodes 1 … n−1."""
+
+    lengths: tuple[int, ...] = ()
+    """Number of transitions of every episode."""
+
+    def __post_init__(self) -> None:
+        wrong = [length for length in self.lengths if not _is_whole(length)]
+        require(
+            not wrong,
+            f"The lengths of episodes must be whole numbers, at least 1; "
+            f"received {wrong}.",
+        )
+
+
+class ForgettingRule(Protocol):
+    """A choice of m(n)."""
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n), the oldest episode to learn from at episode n; 1 ≤ m(n) ≤ n."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeepAll:
+    """Forget nothing, as SOMBRL does: m(n) = 1."""
+
+    kind: ClassVar[str] = "keep_all"
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        _require_episode(n)
+        return 1
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Forget everything every H episodes, as R-OMBRL does.
+
+    Algorithm 1 of the paper empties the buffer before it collects an episode whose
+    number is a multiple of H, so that m(n) = max(1, H·⌊(n−1)/H⌋).  The text around it
+    has n₀(n) = H·⌊(n−1)/H⌋ + 1, which also drops the episode just collected and leaves
+    the episode after a reset without any data.
+
+    Counted in transitions, the buffer holds up to H of them: it is emptied before an
+    episode that would not fit any more, and that episode is the first of the new one.
+    An episode longer than H is kept whole.
+    """
+
+    kind: ClassVar[str] = "reset"
+
+    period: int = 10
+    """Reset period H, at least 1."""
+    unit: Unit = "episodes"
+    """What the period counts."""
+    index: Index = "algorithm"
+    """Whether resets fall as in the algorithm or as in the text of the paper."""
+
+    def __post_init__(self) -> None:
+        _settle_size(self, "period")
+        _require_known("unit", self.unit, get_args(Unit))
+        _require_known("index", self.index, get_args(Index))
+        require(
+            self.unit == "episodes" or self.index == "algorithm",
+            "Forgetting rule 'reset': index 'text' is defined for periods counted in "
+            "episodes only; received unit 'transitions'.",
+        )
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        _require_episode(n)
+        if self.unit == "transitions":
+            return _last_reset(_lengths_before(n, evidence), self.period)
+        last = self.period * ((n - 1) // self.period)
+        return last + 1 if self.index == "text" else max(1, last)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Forget what is older than w episodes, as SW-OMBRL does: m(n) = max(1, n−w).
+
+    Counted in transitions, as many of the newest whole episodes are kept as have at
+    most w transitions together, and the newest one in any case.
+    """
+
+    kind: ClassVar[str] = "window"
+
+    window: int = 10
+    """Window size w, at least 1."""
+    unit: Unit = "episodes"
+    """What the window counts."""
+
+    def __post_init__(self) -> None:
+        _settle_size(self, "window")
+        _require_known("unit", self.unit, get_args(Unit))
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        _require_episode(n)
+        if self.unit == "transitions":
+            return n - _newest_fitting(_lengths_before(n, evidence), self.window)
+        return max(1, n - self.window)
+
+
+Forgetting = KeepAll | Reset | Window
+"""Any forgetting rule that comes with driftrl."""
+
+FORGETTING: dict[str, type[Forgetting]] = {
+    rule.kind: rule for rule in (KeepAll, Reset, Window)
+}
+"""Every forgetting rule by its kind."""
+
+
+def _last_reset(lengths: Sequence[int], capacity: int) -> int:
+    """Return the first episode in a buffer that is emptied when one does not fit."""
+    first, held = 1, 0
+    for number, length in enumerate(lengths, start=1):
+        if held + length > capacity:
+            first, held = number, 0
+        held += length
+    return first
+
+
+def _newest_fitting(lengths: Sequence[int], capacity: int) -> int:
+    """Return how many of the newest episodes fit, at least one if there is one."""
+    count, held = 0, 0
+    for length in reversed(lengths):
+        held += length
+        if held > capacity and count > 0:
+            break
+        count += 1
+    return count
+
+
+def _lengths_before(n: int, evidence: Evidence) -> tuple[int, ...]:
+    require(
+        len(evidence.lengths) == n - 1,
+        f"A rule that counts transitions needs the lengths of all {n - 1} episodes "
+        f"before episode {n}; received {len(evidence.lengths)}.",
+    )
+    return evidence.lengths
+
+
+def _is_whole(value: Any) -> bool:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and int(value) >= 1
+
+
+def _require_episode(n: Any) -> None:
+    require(
+        _is_whole(n),
+        f"The number n of an episode must be a whole number, at least 1; "
+        f"received {n!r}.",
+    )
+
+
+def _require_known(name: str, received: Any, known: tuple[str, ...]) -> None:
+    if received not in known:
+        raise unknown_name(name, str(received), known)
+
+
+def _settle_size(rule: Any, name: str) -> None:
+    """Check the size of a rule and store it as a plain int."""
+    value = getattr(rule, name)
+    require(
+        _is_whole(value),
+        f"Forgetting rule {rule.kind!r}: {name} must be a whole number, at least 1; "
+        f"received {value!r}.",
+    )
+    object.__setattr__(rule, name, int(value))

@@ -1,0 +1,292 @@
+"""Gaussian-process dynamics: the exact posterior of the paper's equation (3).
+
+With C = K + σ²I of the retained transitions, for each output j (eq:generic_gp)::
+
+    μ_j(z) = k(z)ᵀ C⁻¹ y_j          σ_j²(z) = k(z, z) − k(z)ᵀ C⁻¹ k(z)
+
+One kernel serves all outputs, so there is one factor and, in normalised units, one
+variance.  Inputs are (state, action), outputs state differences, both normalised by
+the retained data alone.
+
+Fitting is NumPy in double precision and is never compiled.  Querying is JAX: a
+``Posterior`` holds *support* points, *weights* and a *whitener* F, and answers
+
+    μ(z) = k_s(z)ᵀ · weights        σ²(z) = k(z, z) − ‖F k_s(z)‖²
+
+padded to one of a few sizes, so that a growing data set does not compile anew.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.linalg import cho_solve, solve_triangular
+
+from driftrl.config import GPConfig
+from driftrl.memory.normaliser import Normaliser
+from driftrl.models.base import Prediction
+from driftrl.models.cholesky import (
+    append_block,
+    drop_leading,
+    factorise,
+    invert_lower,
+    pivoted_factor,
+)
+from driftrl.models.kernels import gram, kernel_named, variance_at
+from driftrl.models.likelihood import (
+    Hyperparameters,
+    covariance,
+    fit_hyperparameters,
+)
+from driftrl.types import Data
+
+SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+
+
+@dataclass(frozen=True)
+class GPState:
+    """Everything a fitted Gaussian process is; what a checkpoint stores.
+
+    ``offset`` counts the transitions ever recorded before the first retained one: it
+    tells an update which rows are already in the factor.  ``age`` counts the updates
+    since hyperparameters and normalisation were last fitted.
+    """
+
+    hyper: Hyperparameters
+    inputs: Normaliser
+    outputs: Normaliser
+    x: Float[np.ndarray, "N D"]
+    y: Float[np.ndarray, "N S"]
+    factor: Float[np.ndarray, "N N"]
+    offset: int
+    age: int
+
+
+class Posterior(eqx.Module):
+    """A fitted Gaussian process, ready to be queried inside compiled code."""
+
+    support: Float[Array, "R D"]
+    weights: Float[Array, "R S"]
+    whitener: Float[Array, "R R"]
+    input_mean: Float[Array, " D"]
+    input_scale: Float[Array, " D"]
+    output_mean: Float[Array, " S"]
+    output_scale: Float[Array, " S"]
+    signal_std: Float[Array, ""]
+    noise_std: Float[Array, ""]
+    kernel: str = eqx.field(static=True)
+
+    def predict(
+        self, obs: Float[Array, " S"], action: Float[Array, " A"]
+    ) -> Prediction:
+        """Return the belief about the next state after ``action`` in ``obs``."""
+        _require_double_precision()
+        kernel = kernel_named(self.kernel)
+        z = (jnp.concatenate([obs, action]) - self.input_mean) / self.input_scale
+        cross = self.signal_std**2 * gram(kernel, z[None], self.support, jnp)[0]
+        prior = self.signal_std**2 * variance_at(kernel, z, jnp)
+        change = self.output_mean + self.output_scale * (cross @ self.weights)
+        variance = prior - jnp.sum((self.whitener @ cross) ** 2)
+        return Prediction(
+            mean=obs + change,
+            epistemic_std=self.output_scale * jnp.sqrt(jnp.maximum(variance, 0.0)),
+            aleatoric_std=self.output_scale * self.noise_std,
+            scale=self.output_scale,
+        )
+
+
+def initial_state(state_size: int, action_size: int, config: GPConfig) -> GPState:
+    """Return the prior: no data, unit length scales, unit normalisation."""
+    inputs = state_size + action_size
+    return GPState(
+        hyper=Hyperparameters(np.ones(inputs), 1.0, config.noise_std),
+        inputs=Normaliser.fit(np.zeros((0, inputs))),
+        outputs=Normaliser.fit(np.zeros((0, state_size))),
+        x=np.zeros((0, inputs)),
+        y=np.zeros((0, state_size)),
+        factor=np.zeros((0, 0)),
+        offset=0,
+        age=0,
+    )
+
+
+def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
+    """Condition on exactly ``data``.
+
+    Every ``refit_every`` updates the normalisation and, by marginal likelihood, the
+    hyperparameters are found anew.  In between they stay, and the factor is carried
+    over: rows that were forgotten are dropped from it, new ones appended.
+    """
+    raw_x = np.concatenate([data.obs, data.actions], axis=1).astype(np.float64)
+    raw_y = data.next_obs.astype(np.float64) - data.obs
+    dropped = data.offset - state.offset
+    kept = len(state.x) - dropped
+    # Older data that come back (dropped < 0) are in no factor: start from scratch.
+    reusable = dropped >= 0 and 0 < kept <= len(data)
+    if state.age + 1 < config.refit_every and reusable:
+        return _extend(state, raw_x, raw_y, data.offset, config)
+    if len(data) == 0:
+        return dataclasses.replace(
+            state, x=raw_x, y=raw_y, factor=np.zeros((0, 0)), offset=data.offset, age=0
+        )
+    return _refit(state, raw_x, raw_y, data.offset, config)
+
+
+def _refit(
+    state: GPState,
+    raw_x: Float[np.ndarray, "N D"],
+    raw_y: Float[np.ndarray, "N S"],
+    offset: int,
+    config: GPConfig,
+) -> GPState:
+    inputs, outputs = Normaliser.fit(raw_x), Normaliser.fit(raw_y)
+    x, y = inputs.normalise(raw_x), outputs.normalise(raw_y)
+    subset = np.unique(
+        np.linspace(0, len(x) - 1, min(len(x), config.fit_points)).round().astype(int)
+    )
+    hyper = fit_hyperparameters(
+        config.kernel,
+        state.hyper,
+        x[subset],
+        y[subset],
+        steps=config.fit_steps,
+        learn_noise=config.learn_noise,
+    )
+    factor = factorise(covariance(kernel_named(config.kernel), hyper, x))
+    return GPState(hyper, inputs, outputs, x, y, factor, offset, 0)
+
+
+def _extend(
+    state: GPState,
+    raw_x: Float[np.ndarray, "N D"],
+    raw_y: Float[np.ndarray, "N S"],
+    offset: int,
+    config: GPConfig,
+) -> GPState:
+    dropped = offset - state.offset
+    kept = len(state.x) - dropped
+    kernel, hyper = kernel_named(config.kernel), state.hyper
+    x, y = state.inputs.normalise(raw_x), state.outputs.normalise(raw_y)
+    new, old = x[kept:] / hyper.length_scales, x[:kept] / hyper.length_scales
+    factor = append_block(
+        drop_leading(state.factor, dropped) if dropped else state.factor,
+        hyper.output_scale**2 * gram(kernel, new, old, np),
+        covariance(kernel, hyper, x[kept:]),
+    )
+    return GPState(
+        hyper, state.inputs, state.outputs, x, y, factor, offset, state.age + 1
+    )
+
+
+def posterior(state: GPState, config: GPConfig) -> Posterior:
+    """Prepare a fitted state for queries: exact, or compressed to fewer points.
+
+    ``config.compression`` = ε > 0 keeps just the points that pivoted Cholesky needs to
+    explain every retained point's prior variance up to ε·σ² (σ the noise).  Directions
+    below that are drowned by the noise; what is lost of them shows in μ and σ alike,
+    and σ(z) may come out a little below the exact one as well as above it.
+    """
+    _require_double_precision()
+    if config.compression > 0.0 and len(state.x):
+        support, weights, whitener = _compressed(state, config)
+    else:
+        support, whitener = state.x, invert_lower(state.factor)
+        weights = cho_solve((state.factor, True), state.y) if len(state.x) else state.y
+    missing = _padded_size(len(support)) - len(support)
+    hyper = state.hyper
+    return Posterior(
+        support=_padded(support / hyper.length_scales, (missing, 0)),
+        weights=_padded(weights, (missing, 0)),
+        whitener=_padded(whitener, (missing, missing)),
+        input_mean=jnp.asarray(state.inputs.mean),
+        input_scale=jnp.asarray(state.inputs.std * hyper.length_scales),
+        output_mean=jnp.asarray(state.outputs.mean),
+        output_scale=jnp.asarray(state.outputs.std),
+        signal_std=jnp.asarray(hyper.output_scale),
+        noise_std=jnp.asarray(hyper.noise_std),
+        kernel=config.kernel,
+    )
+
+
+def _compressed(
+    state: GPState, config: GPConfig
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return support, weights and whitener on the pivots alone.
+
+    With K ≈ G Gᵀ, G = K[:, P] B⁻ᵀ and GᵀG = V diag(s) Vᵀ, features φ(z) = B⁻¹k_P(z)::
+
+        μ(z)  = φ(z)ᵀ (σ²I + GᵀG)⁻¹ Gᵀ y
+        σ²(z) = k(z, z) − φ(z)ᵀ V diag(s/(s+σ²)) Vᵀ φ(z)
+    """
+    kernel, hyper = kernel_named(config.kernel), state.hyper
+    noise = hyper.noise_std**2
+    signal = covariance(kernel, hyper, state.x)
+    signal[np.diag_indices_from(signal)] -= noise
+    pivots, basis, columns = pivoted_factor(signal, config.compression * noise)
+    s, v = np.linalg.eigh(columns.T @ columns)
+    s = np.maximum(s, 0.0)
+    coefficients = v @ ((v.T @ (columns.T @ state.y)) / (s + noise)[:, None])
+    weights = solve_triangular(basis, coefficients, lower=True, trans="T")
+    shrink = np.sqrt(s / (s + noise))[:, None] * v.T
+    whitener = solve_triangular(basis, shrink.T, lower=True, trans="T").T
+    return state.x[pivots], weights, whitener
+
+
+def predict_all(
+    posterior: Posterior, obs: Float[np.ndarray, "N S"], actions: Float[np.ndarray, "N A"]
+) -> Prediction:
+    """Predict many transitions at once; the answer is in NumPy, one row each."""
+    missing = _padded_size(len(obs)) - len(obs)
+    found = _predict_batch(
+        posterior, _padded(obs, (missing, 0)), _padded(actions, (missing, 0))
+    )
+    return Prediction(*(np.asarray(field)[: len(obs)] for field in found))
+
+
+@eqx.filter_jit
+def _predict_batch(
+    posterior: Posterior, obs: Float[Array, "B S"], actions: Float[Array, "B A"]
+) -> Prediction:
+    return jax.vmap(posterior.predict)(obs, actions)
+
+
+def blank_posteriors(
+    state_size: int, action_size: int, points: int, config: GPConfig
+) -> list[Posterior]:
+    """Return a posterior of each padded size that up to ``points`` points can take."""
+    prior = posterior(initial_state(state_size, action_size, config), config)
+    largest = _padded_size(points)
+    sizes = [size for size in SIZES if size < largest] + [largest]
+    return [
+        dataclasses.replace(
+            prior,
+            support=jnp.zeros((size, state_size + action_size)),
+            weights=jnp.zeros((size, state_size)),
+            whitener=jnp.zeros((size, size)),
+        )
+        for size in sizes
+    ]
+
+
+def _require_double_precision() -> None:
+    # In single precision k(z, z) − ‖F k_s(z)‖² rounds to 0, and nothing would show it.
+    if jnp.result_type(float) != jnp.float64:
+        raise RuntimeError(
+            "A Gaussian process is prepared and queried in double precision, but JAX is "
+            "in single precision here; call it within jax.enable_x64(True)."
+        )
+
+
+def _padded(rows: np.ndarray, missing: tuple[int, int]) -> Array:
+    return jnp.asarray(np.pad(rows, [(0, extra) for extra in missing]))
+
+
+def _padded_size(points: int) -> int:
+    for size in SIZES:
+        if points <= size:
+            return size
+    return -(-points // SIZES[-1]) * SIZES[-1]

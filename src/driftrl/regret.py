@@ -1,0 +1,407 @@
+"""Dynamic regret of recorded runs against an oracle, and what can be said of it.
+
+The paper's regret compares each episode with the best policy for the dynamics of that
+very episode::
+
+    R_n = Σ_{i ≤ n} [ J*(θ_i) − J(π_i) ]
+
+J* comes as a finished table; J(π_i) is the evaluation of the policy where the run made
+one and the return of the executed episode otherwise.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from driftrl.errors import require
+from driftrl.results import statistics
+from driftrl.results.curves import change_starts, soon_after_reset, theta_sequences
+from driftrl.results.records import Run, group_by_method
+from driftrl.types import EpisodeRecord
+
+BASELINE = "sombrl"
+"""The method that the others are compared with: it keeps all data."""
+LAST_EPISODES = 5
+"""Episodes at the end over which a policy is compared with the optimum."""
+AFTER_RESET = 2
+"""Episodes after a reset that may be left out of that comparison."""
+_TOLERANCE = 1e-9  # relative: θ that went through a file and back is still the same θ
+_DEVIATIONS = 4.0  # one false alarm in 30 000 episodes of normally scattered returns
+
+
+@dataclass(frozen=True)
+class OracleValue:
+    """The best expected return of an episode at one θ."""
+
+    theta: float
+    value: float
+    """J*(θ)."""
+    error: float
+    """Most by which ``value`` is believed to differ from the true optimum."""
+    spread: float = 0.0
+    """Standard deviation of the return of one episode of the optimal policy, which
+    is 0 where start and dynamics are not random."""
+
+
+@dataclass(frozen=True)
+class OracleTable:
+    """J*(θ) for the values of θ that occur, and how it was obtained."""
+
+    entries: tuple[OracleValue, ...]
+    provenance: str
+
+    def __post_init__(self) -> None:
+        require(bool(self.entries), "An oracle table needs at least one value of θ.")
+        for entry in self.entries:
+            numbers = (entry.theta, entry.value, entry.error, entry.spread)
+            require(
+                bool(np.all(np.isfinite(numbers))) and min(numbers[2:]) >= 0,
+                "An oracle's values must be finite, its error and spread not negative; "
+                f"received {entry}.",
+            )
+        thetas = np.sort([entry.theta for entry in self.entries])
+        repeated = thetas[1:][_same(thetas[1:], thetas[:-1])]
+        require(not len(repeated), f"The oracle has θ = {repeated} more than once.")
+
+    def lookup(self, theta: float) -> OracleValue:
+        """Return the entry of θ, which must be there: nothing is interpolated."""
+        return self.entries[int(self.locate(np.array([theta]))[0])]
+
+    def locate(self, thetas: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+        """Return the place in ``entries`` of each θ."""
+        known = np.array([entry.theta for entry in self.entries])
+        order = np.argsort(known)
+        right = np.searchsorted(known[order], thetas).clip(0, len(known) - 1)
+        left = (right - 1).clip(0)
+        right_is_nearer = _distance(known[order][right], thetas) <= _distance(
+            known[order][left], thetas
+        )
+        nearest = order[np.where(right_is_nearer, right, left)]
+        missing = sorted({*thetas[~_same(known[nearest], thetas)].tolist()})
+        require(
+            not missing,
+            f"The oracle has no J*(θ) for θ = {', '.join(map(repr, missing))}. "
+            f"It knows {len(known)} values from {known.min():g} to {known.max():g}; "
+            "compute the missing ones first.",
+        )
+        return nearest
+
+    def column(
+        self, name: str, thetas: Float[np.ndarray, " N"]
+    ) -> Float[np.ndarray, " N"]:
+        """Return one field (``value``, ``error`` or ``spread``) for each θ."""
+        numbers = np.array([getattr(entry, name) for entry in self.entries])
+        return numbers[self.locate(thetas)]
+
+
+def _distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.abs(first - second)
+
+
+def _same(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return _distance(first, second) <= _TOLERANCE * np.maximum(1.0, np.abs(second))
+
+
+def achieved_returns(records: Sequence[EpisodeRecord]) -> Float[np.ndarray, " N"]:
+    """J(π_n): the evaluated return where there is one, else the executed return."""
+    returns = np.array([achieved_return(record) for record in records], dtype=float)
+    broken = [n for n, value in enumerate(returns, start=1) if not np.isfinite(value)]
+    require(not broken, f"Episodes {broken} have no finite return: no regret is known.")
+    return returns
+
+
+def achieved_return(record: EpisodeRecord) -> float:
+    """J(π_n) of one episode, as in ``achieved_returns``."""
+    if record.return_eval is not None:
+        return record.return_eval
+    return record.return_executed
+
+
+def thetas_of(records: Sequence[EpisodeRecord]) -> Float[np.ndarray, " N"]:
+    """θ_n of each episode."""
+    return np.array([record.theta for record in records], dtype=float)
+
+
+def optimal_returns(
+    records: Sequence[EpisodeRecord], table: OracleTable
+) -> Float[np.ndarray, " N"]:
+    """J*(θ_n) of each episode."""
+    return table.column("value", thetas_of(records))
+
+
+def episode_regret(
+    records: Sequence[EpisodeRecord], table: OracleTable
+) -> Float[np.ndarray, " N"]:
+    """J*(θ_n) − J(π_n) of each episode."""
+    return optimal_returns(records, table) - achieved_returns(records)
+
+
+def regret_curve(
+    records: Sequence[EpisodeRecord], table: OracleTable
+) -> Float[np.ndarray, " N"]:
+    """Cumulative dynamic regret R_n = Σ_{i ≤ n} [J*(θ_i) − J(π_i)]."""
+    return np.cumsum(episode_regret(records, table))
+
+
+def relative_gaps(
+    records: Sequence[EpisodeRecord], table: OracleTable
+) -> Float[np.ndarray, " N"]:
+    """(J*(θ_n) − J(π_n)) / |J*(θ_n)| of each episode; NaN where J* is zero."""
+    optimal = optimal_returns(records, table)
+    scale = np.where(optimal == 0, np.nan, np.abs(optimal))
+    return (optimal - achieved_returns(records)) / scale
+
+
+@dataclass(frozen=True)
+class MethodRegret:
+    """Cumulative regret of one method over its seeds."""
+
+    method: str
+    seeds: tuple[int, ...]
+    curves: Float[np.ndarray, "K N"]
+    """R_n of each seed, up to the episode that all its seeds have reached."""
+    mean: Float[np.ndarray, " N"]
+    stderr: Float[np.ndarray, " N"]
+    interval: statistics.Interval
+    """95 % percentile bootstrap interval of the mean at each episode."""
+    final: statistics.Estimate
+    """R_N at the episode N up to which the study is compared."""
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """R_n of a method minus that of the baseline, on the seeds that both ran."""
+
+    method: str
+    baseline: str
+    episode: int
+    seeds: tuple[int, ...]
+    estimate: statistics.Estimate
+
+
+@dataclass(frozen=True)
+class GapStatistics:
+    """How far from the optimum a method is at the end, relative to |J*|."""
+
+    method: str
+    last: int
+    """Number of episodes that were looked at."""
+    after_reset: int
+    """Number of episodes after a reset that were left out."""
+    estimate: statistics.Estimate | None
+    """Mean gap of each seed; None if no episode was left to look at."""
+
+
+@dataclass(frozen=True)
+class StudyRegret:
+    """Everything that the figures and the report say, with what it was computed from.
+
+    All methods are compared at one episode, the last that every run has reached, so
+    that no run has to be left out; only runs without a single row are.
+    """
+
+    runs: tuple[Run, ...]
+    """Runs with at least one row, the baseline's first."""
+    not_started: tuple[Run, ...]
+    table: OracleTable
+    baseline: str
+    episodes: int
+    """N, the last episode that every run has reached."""
+    methods: tuple[MethodRegret, ...]
+    differences: tuple[PairedDifference, ...]
+    """At episode N; empty if the baseline was not run."""
+    differences_before_change: tuple[PairedDifference, ...]
+    """At the last episode before θ first changes; empty if it never does."""
+    gaps: tuple[GapStatistics, ...]
+    """One a method, over all of the last episodes."""
+    gaps_outside_resets: tuple[GapStatistics, ...]
+    """One a method, without the episodes after a reset."""
+    warnings: tuple[str, ...]
+
+    @property
+    def task(self) -> str:
+        """Name of the task that all runs share."""
+        return self.runs[0].task
+
+    def runs_of(self, method: str) -> list[Run]:
+        """Return the runs of one method, seeds ascending."""
+        return [run for run in self.runs if run.method == method]
+
+
+def compare_methods(
+    runs: Iterable[Run], table: OracleTable, baseline: str = BASELINE
+) -> StudyRegret:
+    """Return the regret of every method of a study and its comparison with one."""
+    runs = list(runs)
+    started = [run for run in runs if run.records]
+    require(bool(started), "No run has recorded an episode yet: there is no regret.")
+    tasks = sorted({run.task for run in runs})
+    require(
+        len(tasks) == 1,
+        f"Regret is compared on one task at a time, received runs of {tasks}.",
+    )
+    groups = group_by_method(started)
+    names = sorted(groups, key=lambda name: (name != baseline, name))
+    ordered = tuple(run for name in names for run in groups[name])
+    episodes = min(len(run.records) for run in ordered)
+    methods = tuple(_method_regret(groups[name], table, episodes) for name in names)
+    stationary = _stationary_episodes(ordered)
+    return StudyRegret(
+        runs=ordered,
+        not_started=tuple(run for run in runs if not run.records),
+        table=table,
+        baseline=baseline,
+        episodes=episodes,
+        methods=methods,
+        differences=paired_differences(methods, baseline, episodes),
+        differences_before_change=(
+            paired_differences(methods, baseline, stationary)
+            if 0 < stationary < episodes
+            else ()
+        ),
+        gaps=tuple(
+            gap_statistics(groups[name], table, episodes=episodes) for name in names
+        ),
+        gaps_outside_resets=tuple(
+            gap_statistics(
+                groups[name], table, episodes=episodes, after_reset=AFTER_RESET
+            )
+            for name in names
+        ),
+        warnings=oracle_warnings(ordered, table),
+    )
+
+
+def _stationary_episodes(runs: Sequence[Run]) -> int:
+    """Number of episodes before θ first changes in any run; 0 if it never does."""
+    starts = [
+        start for course in theta_sequences(runs) for start in change_starts(course)
+    ]
+    return min(starts, default=1) - 1
+
+
+def _method_regret(
+    runs: Sequence[Run], table: OracleTable, episodes: int
+) -> MethodRegret:
+    length = min(len(run.records) for run in runs)
+    curves = np.array([regret_curve(run.records[:length], table) for run in runs])
+    return MethodRegret(
+        method=runs[0].method,
+        seeds=tuple(run.seed for run in runs),
+        curves=curves,
+        mean=statistics.mean(curves),
+        stderr=statistics.standard_error(curves),
+        interval=statistics.bootstrap_interval(curves),
+        final=statistics.estimate_mean(curves[:, episodes - 1]),
+    )
+
+
+def paired_differences(
+    methods: Sequence[MethodRegret], baseline: str, episode: int
+) -> tuple[PairedDifference, ...]:
+    """Compare R_n with the baseline's on the shared seeds; negative is better.
+
+    A method that shares no seed with the baseline has no entry.
+    """
+    reference = next((one for one in methods if one.method == baseline), None)
+    if reference is None:
+        return ()
+    differences = []
+    for one in methods:
+        shared = sorted(set(one.seeds) & set(reference.seeds))
+        if one is reference or not shared:
+            continue
+        values = statistics.paired_difference(
+            one.curves[[one.seeds.index(seed) for seed in shared], episode - 1],
+            reference.curves[
+                [reference.seeds.index(seed) for seed in shared], episode - 1
+            ],
+        )
+        estimate = statistics.estimate_mean(values)
+        differences.append(
+            PairedDifference(one.method, baseline, episode, tuple(shared), estimate)
+        )
+    return tuple(differences)
+
+
+def gap_statistics(
+    runs: Sequence[Run],
+    table: OracleTable,
+    *,
+    episodes: int,
+    last: int = LAST_EPISODES,
+    after_reset: int = 0,
+) -> GapStatistics:
+    """Return the mean relative gap over the last episodes up to ``episodes``.
+
+    The ``after_reset`` episodes that follow a reset are left out, and a seed with none
+    left is left out with them.
+    """
+    means = []
+    for run in runs:
+        records = run.records[:episodes]
+        gaps = relative_gaps(records, table)
+        counts = ~soon_after_reset(records, after_reset) & np.isfinite(gaps)
+        kept = gaps[-last:][counts[-last:]]
+        if len(kept):
+            means.append(kept.mean())
+    estimate = statistics.estimate_mean(np.array(means)) if means else None
+    return GapStatistics(runs[0].method, min(last, episodes), after_reset, estimate)
+
+
+def oracle_warnings(runs: Sequence[Run], table: OracleTable) -> tuple[str, ...]:
+    """Return a sentence for each sign that the oracle is not an optimum.
+
+    No policy can beat the optimum beyond the oracle's stated error and, where returns
+    are random, beyond four standard deviations of their noise: neither in one episode
+    (one sentence for each θ, about the run that exceeds it most) nor summed (one for
+    each run).
+    """
+    worst: dict[float, tuple[float, str]] = {}
+    for run in runs:
+        excess = -episode_regret(run.records, table)
+        allowed = _allowances(run, table)[0]
+        for index in np.flatnonzero(excess > allowed):
+            entry = table.lookup(run.records[index].theta)
+            if excess[index] > worst.get(entry.theta, (0.0, ""))[0]:
+                sentence = _single_warning(run, run.records[index], entry)
+                worst[entry.theta] = (float(excess[index]), sentence)
+    singles = [sentence for _, sentence in sorted(worst.values(), reverse=True)]
+    summed = [_summed_warning(run, table) for run in runs]
+    return (*singles, *(sentence for sentence in summed if sentence))
+
+
+def _allowances(run: Run, table: OracleTable) -> tuple[np.ndarray, np.ndarray]:
+    """By how much J may exceed J* in each episode, and in sum up to each episode."""
+    thetas = thetas_of(run.records)
+    # Rounding in a sum of rewards is not a better policy.
+    rounding = _TOLERANCE * np.abs(table.column("value", thetas))
+    error = table.column("error", thetas) + rounding
+    spread = table.column("spread", thetas)
+    summed_noise = _DEVIATIONS * np.sqrt(np.cumsum(spread**2))
+    return error + _DEVIATIONS * spread, np.cumsum(error) + summed_noise
+
+
+def _single_warning(run: Run, record: EpisodeRecord, entry: OracleValue) -> str:
+    achieved = achieved_return(record)
+    return (
+        f"The oracle is not an optimum at θ = {entry.theta:g}: {run.label} achieved "
+        f"{achieved:.6g} in episode {record.episode}, {achieved - entry.value:.3g} "
+        f"more than J*(θ) = {entry.value:.6g}, whose stated error is {entry.error:.3g}."
+    )
+
+
+def _summed_warning(run: Run, table: OracleTable) -> str | None:
+    curve = regret_curve(run.records, table)
+    allowed = _allowances(run, table)[1]
+    lowest = int(np.argmin(curve + allowed))
+    if curve[lowest] >= -allowed[lowest]:
+        return None
+    theta = run.records[lowest].theta
+    return (
+        f"The oracle is not an optimum up to θ = {theta:g}: the regret of {run.label} "
+        f"sums to {curve[lowest]:.3g} by episode {lowest + 1}, below zero by more than "
+        f"the {allowed[lowest]:.3g} that the oracle's errors and noise allow."
+    )

@@ -1,0 +1,117 @@
+"""The simulator's loop: a configuration becomes episodes, records and checkpoints."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from driftrl.agents.ombrl import GPAgent
+from driftrl.config import RunConfig
+from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
+from driftrl.envs.tasks import check_fits, task_named
+from driftrl.memory.forgetting import Evidence
+from driftrl.training.evaluate import evaluate
+from driftrl.training.run_directory import RunDirectory, Warn
+from driftrl.training.session import Session
+from driftrl.training.streams import Purpose, integer_for
+from driftrl.types import Episode, EpisodeRecord
+
+
+def run(
+    config: RunConfig,
+    directory: Path,
+    *,
+    resume: bool,
+    on_episode: Callable[[EpisodeRecord], None],
+    warn: Warn,
+) -> None:
+    """Run a configuration in a directory, from where it stands to its last episode."""
+    check_fits(config)
+    agent, sizes = make_agent(config)
+    with RunDirectory(directory, config, resume=resume, warn=warn) as files:
+        state, memory = files.restore(agent.initial_state(), sizes)
+        session = Session(
+            agent,
+            config.forgetting,
+            memory,
+            steps=config.environment.decisions,
+            seed=config.seed,
+            state=state,
+        )
+        env = make_env(config.task, config.environment, config.drift)
+        if session.number <= config.episodes:
+            agent.warm_up(most_retained(config), config.environment.decisions)
+        while session.number <= config.episodes:
+            record, episode = run_episode(session, env, config)
+            files.append(record, episode, session.state)
+            on_episode(record)
+        env.close()
+
+
+def run_episode(
+    session: Session, env: DriftingEnv, config: RunConfig
+) -> tuple[EpisodeRecord, Episode]:
+    """Live through episode n, judge π_n and its model, then learn from it."""
+    started = time.perf_counter()
+    episode = collect(session, env, config.seed)
+    number, policy = session.number, session.policy
+    found = policy.diagnose(episode)
+    first = session.first_retained
+    evaluated = evaluate(
+        policy,
+        freeze(config.task, env.theta, config.environment),
+        episodes=config.evaluation.episodes,
+        seed=config.seed,
+        number=number,
+    )
+    transitions = sum(session.memory.lengths[first - 1 :])
+    session.learn(episode)
+    record = EpisodeRecord(
+        episode=number,
+        theta=env.theta,
+        steps=len(episode),
+        return_executed=episode.executed_return,
+        return_eval=evaluated,
+        terminated=episode.terminated,
+        first_retained=first,
+        transitions=transitions,
+        optimism=policy.weight,
+        model_error=found.model_error,
+        coverage=found.coverage,
+        epistemic_std=found.epistemic_std,
+        wall_s=time.perf_counter() - started,
+    )
+    return record, episode
+
+
+def collect(session: Session, env: DriftingEnv, seed: int) -> Episode:
+    """Drive the environment through episode n with the session's policy."""
+    number = session.begin_episode()
+    obs, _ = env.reset(
+        seed=integer_for(seed, Purpose.ENVIRONMENT, number),
+        options={"episode": number},
+    )
+    over = False
+    while not over:
+        obs, reward, terminated, truncated, _ = env.step(session.act(obs))
+        session.observe(obs, reward, terminated, truncated)
+        over = terminated or truncated
+    return session.end_episode()
+
+
+def make_agent(config: RunConfig) -> tuple[GPAgent, tuple[int, int]]:
+    """Build the agent of a configuration; also return its state and action sizes."""
+    task = task_named(config.task)
+    sizes = (task.state_size, task.action_size)
+    reward = known_reward(config.task, config.environment)
+    agent = GPAgent(sizes, reward, config.model, config.planner, config.optimism)
+    return agent, sizes
+
+
+def most_retained(config: RunConfig) -> int:
+    """Return the most transitions that the run will ever learn from at once."""
+    steps = config.environment.decisions
+    lengths = (steps,) * config.episodes
+    return max(
+        (n - config.forgetting.first_retained(n, Evidence(lengths[: n - 1]))) * steps
+        for n in range(1, config.episodes + 1)
+    )

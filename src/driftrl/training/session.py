@@ -1,0 +1,163 @@
+"""Ask and tell: the loop's primitive, the same for a simulator and for a machine.
+
+    session.begin_episode()
+    action = session.act(obs)                                  # in [−1, 1]
+    session.observe(obs, reward, terminated, truncated)        # what came of it
+    episode = session.end_episode()
+    session.learn(episode)                                     # m(n), then fit
+
+A session holds what an agent has lived through and what it knows; it writes nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from driftrl.agents.icem import Plan
+from driftrl.agents.ombrl import AgentState, GPAgent, GPPolicy, Occasion
+from driftrl.errors import EnvironmentFault, InputError, require
+from driftrl.memory.episodes import EpisodeMemory
+from driftrl.memory.forgetting import Evidence, Forgetting, Window
+from driftrl.training.streams import Purpose, key_for
+from driftrl.types import Episode, Transition
+
+Observation = Float[np.ndarray, " S"]
+
+
+@dataclass
+class _Running:
+    """The episode under way."""
+
+    plan: Plan
+    transitions: list[Transition]
+    asked: tuple[Observation, np.ndarray] | None = None
+    """State and action of the decision whose outcome has not been told yet."""
+
+
+class Session:
+    """An agent, its memory and its forgetting rule, episode by episode."""
+
+    def __init__(
+        self,
+        agent: GPAgent,
+        forgetting: Forgetting,
+        memory: EpisodeMemory,
+        *,
+        steps: int,
+        seed: int,
+        state: AgentState | None = None,
+    ) -> None:
+        """Start with an empty or a filled memory, and the state that goes with it.
+
+        Args:
+            agent: What acts and learns.
+            forgetting: Which episodes it learns from.
+            memory: The episodes so far.
+            steps: Decisions in an episode that runs its full time.
+            seed: Seed of acting and learning.
+            state: The agent's state after the last episode of ``memory``.
+        """
+        self._agent = agent
+        self._forgetting = forgetting
+        self._seed = seed
+        self._steps = steps
+        self._running: _Running | None = None
+        self.memory = memory
+        self.state = state or agent.initial_state()
+        self._policy = agent.policy(self.state)
+
+    @property
+    def number(self) -> int:
+        """Number n of the running episode, or of the next one."""
+        return len(self.memory) + 1
+
+    @property
+    def policy(self) -> GPPolicy:
+        """π_n, the policy of the running episode, or of the next one."""
+        return self._policy
+
+    @property
+    def first_retained(self) -> int:
+        """m(n): the oldest episode that π_n was learned from."""
+        return self._first_retained(self.number)
+
+    def begin_episode(self) -> int:
+        """Begin episode n and return n; one that was not ended is discarded."""
+        self._running = _Running(self._policy.begin(), [])
+        return self.number
+
+    def act(self, obs: Observation) -> Float[np.ndarray, " A"]:
+        """Return the action in [−1, 1] for what was observed."""
+        running = self._under_way("act")
+        obs = self._checked(obs)
+        step = len(running.transitions)
+        key = key_for(self._seed, Purpose.ACTING, self.number, step)
+        action, running.plan = self._policy.act(obs, running.plan, key=key)
+        running.asked = (obs, action)
+        return action
+
+    def observe(
+        self, obs: Observation, reward: float, terminated: bool, truncated: bool
+    ) -> None:
+        """Take in what the last action led to."""
+        running = self._under_way("observe")
+        if running.asked is None:
+            raise InputError("observe() was called without act() before it.")
+        before, action = running.asked
+        obs = self._checked(obs)
+        if not np.isfinite(reward):
+            raise self._fault(f"the reward {reward!r}")
+        running.transitions.append(
+            Transition(before, action, float(reward), obs, terminated, truncated)
+        )
+        running.asked = None
+
+    def end_episode(self) -> Episode:
+        """Return the episode; it is not in memory before ``learn``."""
+        running = self._under_way("end_episode")
+        require(
+            len(running.transitions) > 0,
+            f"Episode {self.number} has no transition yet; act and observe first.",
+        )
+        self._running = None
+        rows = running.transitions
+        return Episode(
+            obs=np.stack([row.obs for row in rows]),
+            actions=np.stack([row.action for row in rows]),
+            rewards=np.array([row.reward for row in rows]),
+            next_obs=np.stack([row.next_obs for row in rows]),
+            terminated=rows[-1].terminated,
+        )
+
+    def learn(self, episode: Episode) -> None:
+        """Append episode n to the memory, forget, and learn π_{n+1}."""
+        self.memory.append(episode)
+        data = self.memory.since(self._first_retained(self.number))
+        occasion = Occasion(
+            self.number, self._steps, isinstance(self._forgetting, Window)
+        )
+        self.state = self._agent.learn(self.state, data, occasion)
+        self._policy = self._agent.policy(self.state)
+
+    def _first_retained(self, n: int) -> int:
+        return self._forgetting.first_retained(n, Evidence(self.memory.lengths))
+
+    def _under_way(self, asked_for: str) -> _Running:
+        if self._running is None:
+            raise InputError(f"{asked_for}() needs a running episode: begin_episode().")
+        return self._running
+
+    def _checked(self, obs: Observation) -> Observation:
+        obs = np.array(obs, dtype=np.float64)
+        if not np.isfinite(obs).all():
+            raise self._fault(f"the observation {obs.tolist()}")
+        return obs
+
+    def _fault(self, what: str) -> EnvironmentFault:
+        step = len(self._running.transitions) if self._running else 0
+        return EnvironmentFault(
+            f"The environment returned {what} in episode {self.number}, step {step}. "
+            f"The {len(self.memory)} episodes before it are kept; mend the environment "
+            "and resume."
+        )

@@ -1,0 +1,34 @@
+"""Random streams, each derived from (seed, purpose, episode) and nothing else.
+
+No stream has hidden state: a run resumes at an episode boundary exactly, and evaluating
+more or less often changes nothing in training.
+"""
+
+import enum
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key
+
+
+class Purpose(enum.IntEnum):
+    """What randomness is for; the numbers are part of every recorded result."""
+
+    ENVIRONMENT = 0
+    ACTING = 1
+    LEARNING = 2
+    EVALUATION = 3
+
+
+def key_for(seed: int, purpose: Purpose, *place: int) -> Key[Array, ""]:
+    """Return the JAX key of a purpose at a place, such as (episode, step)."""
+    key = jax.random.key(seed)
+    for number in (int(purpose), *place):
+        key = jax.random.fold_in(key, number)
+    return key
+
+
+def integer_for(seed: int, purpose: Purpose, *place: int) -> int:
+    """Return a 32-bit seed of a purpose at a place, for environments."""
+    sequence = np.random.SeedSequence([seed, int(purpose), *place])
+    return int(sequence.generate_state(1)[0])

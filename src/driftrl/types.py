@@ -1,0 +1,106 @@
+"""The nouns that travel through driftrl, all frozen, all NumPy on the host side.
+
+Axis letters, used in every shape of the code base::
+
+    S  state (observation) dimensions     A  action dimensions
+    T  steps of an episode                N  data points (transitions)
+    H  planning horizon                   B  batch                 E  ensemble members
+
+Episodes are numbered from 1, as in the paper; steps from 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+Vector = Float[np.ndarray, " D"]
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One step: in ``obs`` the agent did ``action``, and this came of it.
+
+    ``terminated`` says that the task ended in ``next_obs``; ``truncated`` that only the
+    clock ran out.  They are never merged: a truncated state still has a future.
+    """
+
+    obs: Float[np.ndarray, " S"]
+    action: Float[np.ndarray, " A"]
+    reward: float
+    next_obs: Float[np.ndarray, " S"]
+    terminated: bool
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One finished episode, the unit in which driftrl remembers and forgets."""
+
+    obs: Float[np.ndarray, "T S"]
+    actions: Float[np.ndarray, "T A"]
+    rewards: Float[np.ndarray, " T"]
+    next_obs: Float[np.ndarray, "T S"]
+    terminated: bool
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+        return len(self.rewards)
+
+    @property
+    def executed_return(self) -> float:
+        """Sum of the rewards that were received."""
+        return float(self.rewards.sum())
+
+
+@dataclass(frozen=True)
+class Data:
+    """Transitions of several episodes, joined: what a model is fitted on."""
+
+    obs: Float[np.ndarray, "N S"]
+    actions: Float[np.ndarray, "N A"]
+    rewards: Float[np.ndarray, " N"]
+    next_obs: Float[np.ndarray, "N S"]
+    offset: int = 0
+    """Transitions ever recorded before the first of these."""
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+        return len(self.rewards)
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One row of ``episodes.jsonl``: what was done, how it went, what the model knew.
+
+    The model's columns (``model_error``, ``coverage``, ``epistemic_std``) judge the
+    model that drove the episode on that episode, before it learned from it; they are
+    None while there is no model yet.
+    """
+
+    episode: int
+    """Number n of the episode, from 1."""
+    theta: float
+    """Value of the drifting parameter, constant within the episode."""
+    steps: int
+    """Decisions taken, which is also the number of transitions."""
+    return_executed: float
+    """Sum of rewards of the episode that was learned from."""
+    return_eval: float | None
+    """Mean return of the same policy on the frozen system, None if not evaluated."""
+    terminated: bool
+    """Whether the task ended before its time."""
+    first_retained: int
+    """m(n): oldest episode that the policy of this episode was learned from."""
+    transitions: int
+    """Number of transitions in episodes m(n) … n-1."""
+    optimism: float
+    """λ, the weight of the epistemic uncertainty in the planning objective."""
+    model_error: float | None
+    """Root mean square one-step error, in units of the spread of the true changes."""
+    coverage: float | None
+    """Share of one-step predictions that lie within μ ± 2σ, σ with the noise."""
+    epistemic_std: float | None
+    """Mean of ‖σ‖₂ along the episode, in the same units as ``model_error``."""
+    wall_s: float
+    """Seconds spent on the episode: acting, evaluating, learning."""

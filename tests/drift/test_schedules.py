@@ -1,0 +1,341 @@
+"""Schedules: numbers computed by hand, and what every schedule promises."""
+
+import ast
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.drift import schedules
+from driftrl.drift.schedules import (
+    SCHEDULES,
+    Constant,
+    Cyclic,
+    Exponential,
+    Geometric,
+    Join,
+    Linear,
+    Piecewise,
+    RandomWalk,
+    Schedule,
+    Step,
+)
+from driftrl.errors import InputError
+
+Unchecked = Callable[[ModuleType], Any]
+
+KINDS = [
+    "constant",
+    "exponential",
+    "linear",
+    "step",
+    "piecewise",
+    "cyclic",
+    "random_walk",
+    "geometric",
+    "join",
+]
+
+HAND_COMPUTED = [
+    (Constant(1.25), {0: 1.25, 1: 1.25, 1000: 1.25}),
+    # The pendulum of the paper's table: exp(-0.05) = 0.951229424500714, and so on.
+    (
+        Exponential(theta_max=5.0, theta_min=1.0, rate=0.05, start=5),
+        {
+            1: 5.0,
+            5: 5.0,
+            6: 1 + 4 * 0.951229424500714,
+            15: 1 + 4 * 0.6065306597126334,
+            25: 1 + 4 * 0.36787944117144233,
+            100: 1 + 4 * 0.008651695203120634,
+        },
+    ),
+    # The walker: exp(-0.0005 * 500) = 0.7788007830714049.
+    (
+        Exponential(theta_max=1.0, theta_min=0.3, rate=0.0005, start=1500),
+        {1500: 1.0, 2000: 0.3 + 0.7 * 0.7788007830714049},
+    ),
+    (
+        Linear(theta_max=2.0, theta_min=1.0, start=10, duration=4),
+        {1: 2.0, 10: 2.0, 11: 1.75, 12: 1.5, 13: 1.25, 14: 1.0, 99: 1.0},
+    ),
+    (
+        Step(theta_max=2.0, theta_min=1.0, start=10),
+        {1: 2.0, 9: 2.0, 10: 2.0, 11: 1.0, 99: 1.0},
+    ),
+    (
+        Piecewise(values=(2.0, 1.0, 1.5), boundaries=(3, 7)),
+        {1: 2.0, 3: 2.0, 4: 1.0, 7: 1.0, 8: 1.5, 99: 1.5},
+    ),
+    (
+        Cyclic(theta_max=3.0, theta_min=1.0, period=8, start=2),
+        {
+            1: 3.0,
+            2: 3.0,
+            3: 2 + math.sqrt(0.5),
+            4: 2.0,
+            5: 2 - math.sqrt(0.5),
+            6: 1.0,
+            8: 2.0,
+            10: 3.0,
+            14: 1.0,
+        },
+    ),
+    # The first draws of NumPy's generator for seed 0 are 0.12573022, -0.13210486,
+    # 0.64042265 and 0.10490012; the third and fourth sum are mirrored at 2.
+    (
+        RandomWalk(
+            theta_max=2.0, theta_min=1.0, initial=1.5, scale=1.0, seed=0, start=3
+        ),
+        {1: 1.5, 3: 1.5, 4: 1.62573022, 5: 1.49362536, 6: 1.86595199, 7: 1.76105187},
+    ),
+    (
+        Geometric(theta_max=8.0, theta_min=1.5, ratio=0.5, start=1),
+        {0: 8.0, 1: 8.0, 2: 4.0, 3: 2.0, 4: 1.5, 5: 1.5, 5000: 1.5},
+    ),
+    # The second part has been falling on the common clock since clock 2.
+    (
+        Join(
+            parts=(Constant(4.0), Linear(3.0, 1.0, start=2, duration=4), Constant(7.0)),
+            boundaries=(3, 5),
+        ),
+        {1: 4.0, 3: 4.0, 4: 2.0, 5: 1.5, 6: 7.0, 99: 7.0},
+    ),
+]
+
+
+def _build(kind: str, **values: Any) -> Schedule:
+    return SCHEDULES[kind](**values)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"), HAND_COMPUTED, ids=lambda item: type(item).__name__
+)
+def test_values_computed_by_hand(
+    schedule: Schedule, expected: dict[int, float]
+) -> None:
+    for clock, theta in expected.items():
+        assert schedule(clock) == pytest.approx(theta, abs=1e-8), clock
+
+
+@given(
+    low=st.floats(-100, 100),
+    width=st.floats(0, 100),
+    rate=st.floats(0, 10),
+    start=st.integers(0, 50),
+    clock=st.integers(0, 200),
+)
+def test_exponential_is_the_formula_of_the_paper(
+    low: float, width: float, rate: float, start: int, clock: int
+) -> None:
+    high = low + width
+    expected = math.exp(-rate * max(0, clock - start)) * (high - low) + low
+    theta = Exponential(high, low, rate, start)(clock)
+    assert theta == pytest.approx(expected, rel=1e-14, abs=1e-13)
+
+
+def test_exponential_by_default_halves_the_torque_after_episode_ten() -> None:
+    default = Exponential()
+    assert [default(n) for n in (1, 9, 10)] == [2.0, 2.0, 2.0]
+    assert default(11) == pytest.approx(1 + math.exp(-1), abs=1e-15)
+    assert default(60) == pytest.approx(1.0, abs=1e-15)
+
+
+@pytest.mark.parametrize("theta", [0.1, 0.3, 0.7, 1.1, 5.0])
+@pytest.mark.parametrize("kind", ["exponential", "linear", "step", "cyclic"])
+def test_the_value_before_the_drift_is_exact(kind: str, theta: float) -> None:
+    assert _build(kind, theta_max=theta, theta_min=theta / 3, start=4)(4) == theta
+
+
+@given(
+    walk=st.builds(
+        RandomWalk,
+        theta_max=st.just(2.0),
+        theta_min=st.just(1.0),
+        initial=st.floats(1, 2),
+        scale=st.floats(0, 3),
+        seed=st.integers(0, 2**32),
+        start=st.integers(0, 5),
+    ),
+    clock=st.integers(0, 60),
+)
+def test_random_walk_equals_a_ball_between_two_walls(
+    walk: RandomWalk, clock: int
+) -> None:
+    draws = np.random.default_rng(walk.seed).standard_normal(60)
+    position, direction = walk.initial, 1.0
+    for draw in draws[: max(0, clock - walk.start)]:
+        position += direction * walk.scale * float(draw)
+        while not 1 <= position <= 2:
+            wall = 1 if position < 1 else 2
+            position, direction = 2 * wall - position, -direction
+    assert walk(clock) == pytest.approx(position, abs=1e-10)
+
+
+def test_random_walk_depends_on_its_seed() -> None:
+    paths = {tuple(RandomWalk(seed=seed)(n) for n in range(11, 20)) for seed in (0, 1)}
+    assert len(paths) == 2
+
+
+def test_random_walk_between_equal_bounds_stays() -> None:
+    assert RandomWalk(theta_max=1.5, theta_min=1.5, initial=1.5, scale=9.0)(50) == 1.5
+
+
+def test_join_gives_its_parts_the_common_clock() -> None:
+    early, late = Cyclic(period=6, start=0), Exponential(rate=0.3, start=4)
+    joined = Join(parts=(early, late), boundaries=(12,))
+    for clock in range(30):
+        assert joined(clock) == (early if clock <= 12 else late)(clock)
+
+
+def test_registry_has_every_kind() -> None:
+    assert list(SCHEDULES) == KINDS
+    assert all(schedule.kind == kind for kind, schedule in SCHEDULES.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_schedule_is_a_pure_function_of_the_clock(kind: str) -> None:
+    schedule = _build(kind)
+    forward = [schedule(clock) for clock in range(60)]
+    backward = [_build(kind)(clock) for clock in reversed(range(60))]
+    assert forward == backward[::-1]
+    assert all(type(theta) is float for theta in forward)
+    assert {schedule: 1}[_build(kind)] == 1
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "constant"])
+def test_every_default_drifts_from_two_towards_one(kind: str) -> None:
+    values = [_build(kind)(clock) for clock in range(1, 41)]
+    assert values[:10] == [2.0] * 10
+    assert values[10] < 2.0
+    assert min(values) >= 1.0
+
+
+BOUNDED = ["exponential", "linear", "step", "cyclic", "random_walk", "geometric"]
+
+
+@pytest.mark.parametrize("kind", BOUNDED)
+@given(
+    low=st.floats(0, 1e6),
+    width=st.floats(0, 1e6),
+    clock=st.integers(0, 10**3),
+)
+def test_bounds_are_never_left(kind: str, low: float, width: float, clock: int) -> None:
+    bounds = {"theta_max": low + width, "theta_min": low}
+    more = {"initial": low, "scale": 1e5} if kind == "random_walk" else {}
+    assert low <= _build(kind, **bounds, **more)(clock) <= low + width
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_described_in_one_sentence(kind: str) -> None:
+    (tree,) = ast.parse(inspect.getsource(SCHEDULES[kind])).body
+    assert isinstance(tree, ast.ClassDef)
+    described = {}
+    for statement, following in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
+            assert isinstance(following.value, ast.Constant)
+            described[ast.unparse(statement.target)] = str(following.value.value)
+    names = [field.name for field in dataclasses.fields(SCHEDULES[kind])]
+    assert sorted(described) == sorted(names)
+    for text in described.values():
+        assert text.endswith(".") and text.count(". ") == 0 and "\n" not in text
+
+
+def test_numbers_are_stored_as_plain_floats_and_ints(unchecked: Unchecked) -> None:
+    plain = unchecked(schedules)
+    mixed = plain.Exponential(theta_max=np.float32(2), theta_min=1, start=np.int64(10))
+    assert mixed == plain.Exponential(2.0, 1.0)
+    assert type(mixed.theta_max) is type(mixed.theta_min) is float
+    assert type(mixed.start) is int
+    listed = plain.Piecewise(values=[2, 1], boundaries=[np.int64(10)])
+    assert listed == plain.Piecewise((2.0, 1.0), (10,))
+    assert hash(listed) == hash(plain.Piecewise((2.0, 1.0), (10,)))
+    assert [type(item) for item in (*listed.values, *listed.boundaries)] == [
+        float,
+        float,
+        int,
+    ]
+    joined = plain.Join(parts=[plain.Constant(), plain.Step()], boundaries=[1])
+    assert joined == plain.Join((plain.Constant(), plain.Step()), (1,))
+    assert plain.Constant()(np.int64(3)) == 2.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clock", [-1, 1.0, True, "3", None, math.nan])
+def test_bad_clocks_are_refused(unchecked: Unchecked, kind: str, clock: Any) -> None:
+    schedule = unchecked(schedules).SCHEDULES[kind]()
+    sentence = f"clock .* must be a whole number, at least 0; received {clock!r}\\."
+    with pytest.raises(InputError, match=sentence):
+        schedule(clock)
+
+
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
+    ("constant", {"value": math.nan}, "value must be a finite number; received nan"),
+    ("constant", {"value": "2"}, "value must be a finite number; received '2'"),
+    ("constant", {"value": True}, "value must be a finite number; received True"),
+    ("exponential", {"rate": -0.1}, r"rate must be at least 0; received -0\.1"),
+    ("exponential", {"rate": math.inf}, "rate must be a finite number; received inf"),
+    ("linear", {"duration": 0}, "duration must be a whole number, at least 1"),
+    ("cyclic", {"period": 0}, "period must be a whole number, at least 1; received 0"),
+    ("cyclic", {"period": 2.5}, "period must be a whole number, at least 1"),
+    ("random_walk", {"scale": -1.0}, r"scale must be at least 0; received -1\.0"),
+    ("random_walk", {"initial": 2.5}, r"initial must be between 1\.0 and 2\.0; rec"),
+    ("random_walk", {"seed": -1}, "seed must be a whole number, at least 0"),
+    ("geometric", {"ratio": 0.0}, r"ratio must be above 0 and at most 1; received 0"),
+    ("geometric", {"ratio": 1.1}, r"ratio must be above 0 and at most 1; received 1"),
+    ("geometric", {"theta_min": -1.0}, r"theta_min must be at least 0; received -1"),
+    ("piecewise", {"values": (2.0, math.nan)}, "values must be finite numbers; rec"),
+    ("piecewise", {"values": (1.0,)}, "received 1 values and 1 boundaries"),
+    ("piecewise", {"boundaries": (-1,)}, "boundaries must be increasing whole numbers"),
+    ("piecewise", {"boundaries": ("a",)}, "boundaries must be increasing whole number"),
+    (
+        "piecewise",
+        {"values": (1.0, 2.0, 3.0), "boundaries": (5, 5)},
+        r"boundaries must be increasing whole numbers, at least 0; received \(5, 5\)",
+    ),
+    ("join", {"parts": ()}, "received 0 parts and 1 boundaries"),
+    ("join", {"parts": ("step", "step")}, "parts must be schedules other than a join"),
+    ("join", {"boundaries": (3, 2)}, "boundaries must be increasing whole numbers"),
+    *[
+        (kind, {"theta_max": 1.0, "theta_min": 1.5}, r"at most theta_max, which is 1\.")
+        for kind in BOUNDED
+    ],
+    *[(kind, {"theta_max": math.nan}, "theta_max must be a fin") for kind in BOUNDED],
+    *[(kind, {"theta_min": -math.inf}, "theta_min must be a f") for kind in BOUNDED],
+    *[(kind, {"start": -1}, "start must be a whole number, at le") for kind in BOUNDED],
+    *[(kind, {"start": 1.5}, "start must be a whole number, at l") for kind in BOUNDED],
+    *[
+        (kind, {"theta_max": 1e308, "theta_min": -1e308}, "theta_max must be within")
+        for kind in BOUNDED
+    ],
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "sentence"), REFUSALS)
+def test_bad_fields_are_refused(
+    unchecked: Unchecked, kind: str, values: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=f"Schedule '{kind}': .*{sentence}"):
+        unchecked(schedules).SCHEDULES[kind](**values)
+
+
+def test_a_join_is_no_part_of_a_join(unchecked: Unchecked) -> None:
+    plain = unchecked(schedules)
+    with pytest.raises(InputError, match=r"other than a join; received Join\("):
+        plain.Join(parts=(plain.Constant(), plain.Join()))
+
+
+def test_no_schedule_is_left_out_of_the_registry() -> None:
+    defined = {
+        item
+        for item in vars(schedules).values()
+        if isinstance(item, type) and hasattr(item, "kind")
+    }
+    assert defined == set(SCHEDULES.values())

@@ -1,0 +1,107 @@
+"""A made-up study on disk: three methods whose torque limit falls after episode 10."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
+from driftrl.results.records import RecordWriter, Run, load_runs
+from driftrl.types import EpisodeRecord
+
+EPISODES = 30
+RULES: dict[str, Callable[[int], int]] = {
+    "sombrl": lambda n: 1,
+    "r-ombrl": lambda n: max(1, 7 * ((n - 1) // 7)),
+    "sw-ombrl": lambda n: max(1, n - 6),
+}
+
+
+def theta(n: int) -> float:
+    return float(2.5 + 2.5 * np.exp(-max(0, n - 10)))
+
+
+def optimum(value: float) -> float:
+    return -60.0 - 200.0 / value
+
+
+@pytest.fixture(scope="session")
+def table() -> OracleTable:
+    thetas = sorted({theta(n) for n in range(1, EPISODES + 1)})
+    entries = [OracleValue(value, optimum(value), error=0.8) for value in thetas]
+    return OracleTable(tuple(entries), "dynamic programming on a 401 × 401 grid")
+
+
+def simulate(
+    directory: Path, method: str, seed: int, episodes: int = EPISODES
+) -> Path:
+    path = directory / f"pendulum-{method}-s{seed}"
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(
+        f'task = "pendulum"\nmethod = "{method}"\nseed = {seed}\n'
+        f'episodes = {EPISODES}\nversion = "0.1.0"\n\n'
+        f'[forgetting]\nkind = "{method}"\n\n'
+        "[model]\nnoise_std = 0.01\n"
+    )
+    generator = np.random.default_rng([seed, list(RULES).index(method)])
+    with RecordWriter(path / "episodes.jsonl") as writer:
+        for n in range(1, episodes + 1):
+            writer.append(row(n, RULES[method](n), generator))
+    return path
+
+
+def row(n: int, first: int, generator: np.random.Generator) -> EpisodeRecord:
+    data = n - first
+    stale = sum(abs(theta(i) - theta(n)) for i in range(first, n)) / max(1, data)
+    error = 0.02 + 0.6 * np.exp(-data) + 0.25 * stale
+    shortfall = 8 + 900 * error * generator.uniform(0.4, 1.2)
+    return EpisodeRecord(
+        episode=n,
+        theta=theta(n),
+        steps=40,
+        return_executed=float(optimum(theta(n)) - shortfall),
+        return_eval=None,
+        terminated=False,
+        first_retained=first,
+        transitions=40 * data,
+        optimism=1.0,
+        model_error=float(error * generator.uniform(0.7, 1.3)) if n > 1 else None,
+        coverage=float(np.clip(0.97 - error, 0, 1)) if n > 1 else None,
+        epistemic_std=0.1 if n > 1 else None,
+        wall_s=1.5,
+    )
+
+
+@pytest.fixture(scope="session")
+def study_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("study")
+    for method in RULES:
+        for seed in range(5):
+            simulate(directory, method, seed)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def runs(study_directory: Path) -> list[Run]:
+    return load_runs(study_directory)
+
+
+@pytest.fixture(scope="session")
+def study(runs: list[Run], table: OracleTable) -> StudyRegret:
+    return compare_methods(runs, table)
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path, table: OracleTable) -> StudyRegret:
+    simulate(tmp_path, "sombrl", 0)
+    simulate(tmp_path, "sombrl", 1, episodes=22)
+    simulate(tmp_path, "sw-ombrl", 0, episodes=17)
+    simulate(tmp_path, "sw-ombrl", 3, episodes=0)
+    return compare_methods(load_runs(tmp_path), table)
+
+
+@pytest.fixture
+def single(tmp_path: Path, table: OracleTable) -> StudyRegret:
+    directory = simulate(tmp_path, "r-ombrl", 4, episodes=1)
+    return compare_methods(load_runs(directory), table)

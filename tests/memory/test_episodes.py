@@ -1,0 +1,255 @@
+"""Episode storage: in memory, on disk, and on a disk that is damaged."""
+
+import dataclasses
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.errors import CorruptFile, InputError
+from driftrl.memory import episodes
+from driftrl.memory.episodes import (
+    EpisodeMemory,
+    load_episode,
+    load_memory,
+    save_episode,
+)
+from driftrl.types import Episode
+
+Unchecked = Callable[[ModuleType], Any]
+ARRAYS = ("obs", "actions", "rewards", "next_obs")
+
+
+def _episode(
+    length: int, seed: int = 0, states: int = 3, terminated: bool = False
+) -> Episode:
+    rng = np.random.default_rng(seed)
+    return Episode(
+        obs=rng.normal(size=(length, states)),
+        actions=rng.uniform(-1, 1, size=(length, 2)),
+        rewards=rng.normal(size=length),
+        next_obs=rng.normal(size=(length, states)),
+        terminated=terminated,
+    )
+
+
+def _assert_equal(left: Any, right: Any) -> None:
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+        assert getattr(left, name).dtype == np.float64
+
+
+def _filled(*lengths: int) -> EpisodeMemory:
+    memory = EpisodeMemory(3, 2)
+    for seed, length in enumerate(lengths):
+        assert memory.append(_episode(length, seed)) == seed + 1
+    return memory
+
+
+def test_memory_counts_episodes_and_their_lengths() -> None:
+    assert len(EpisodeMemory(3, 2)) == 0
+    assert EpisodeMemory(3, 2).lengths == ()
+    memory = _filled(4, 1, 7)
+    assert len(memory) == 3
+    assert memory.lengths == (4, 1, 7)
+    _assert_equal(memory.episode(2), _episode(1, seed=1))
+
+
+@given(st.lists(st.integers(1, 6), max_size=6), st.data())
+def test_since_joins_the_newest_episodes(lengths: list[int], data: Any) -> None:
+    first = data.draw(st.integers(1, len(lengths) + 1))
+    joined = _filled(*lengths).since(first)
+    rows = []
+    for seed, length in enumerate(lengths):
+        if seed + 1 >= first:
+            rows += [_row(_episode(length, seed), t) for t in range(length)]
+    assert [_row(joined, t) for t in range(len(joined))] == rows
+    assert joined.offset + len(joined) == sum(lengths)
+
+
+def _row(data: Any, t: int) -> list[float]:
+    return np.concatenate(
+        [data.obs[t], data.actions[t], data.rewards[t : t + 1], data.next_obs[t]]
+    ).tolist()
+
+
+def test_since_counts_the_transitions_before() -> None:
+    memory = _filled(4, 1, 7)
+    assert [memory.since(m).offset for m in (1, 2, 3, 4)] == [0, 4, 5, 12]
+
+
+@pytest.mark.parametrize("lengths", [(), (4, 1)])
+def test_no_data_still_have_their_columns(lengths: tuple[int, ...]) -> None:
+    nothing = _filled(*lengths).since(len(lengths) + 1)
+    assert len(nothing) == 0
+    assert nothing.obs.shape == nothing.next_obs.shape == (0, 3)
+    assert nothing.actions.shape == (0, 2)
+
+
+def test_stored_episodes_cannot_be_changed() -> None:
+    memory = EpisodeMemory(3, 2)
+    episode = _episode(4)
+    memory.append(episode)
+    episode.obs[:] = 0
+    _assert_equal(memory.episode(1), _episode(4))
+    for stored in (memory.episode(1), memory.since(1)):
+        for name in ARRAYS:
+            with pytest.raises(ValueError, match="read-only"):
+                getattr(stored, name)[0] = 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(memory.episode(1), "obs", episode.obs)  # noqa: B010
+
+
+def test_single_precision_is_stored_without_loss() -> None:
+    single = _episode(4)
+    single = dataclasses.replace(
+        single, **{name: getattr(single, name).astype(np.float32) for name in ARRAYS}
+    )
+    memory = EpisodeMemory(3, 2)
+    memory.append(single)
+    for name in ARRAYS:
+        stored = getattr(memory.episode(1), name)
+        assert stored.dtype == np.float64
+        np.testing.assert_array_equal(stored, getattr(single, name))
+
+
+def test_refusals() -> None:
+    memory = _filled(4, 2)
+    for first in (0, -1, 4):
+        sentence = f"at least 1 and at most 3, the next one; received {first}"
+        with pytest.raises(InputError, match=sentence):
+            memory.since(first)
+    for number in (0, 3):
+        sentence = f"no episode {number}: the memory holds 2 episodes"
+        with pytest.raises(InputError, match=sentence):
+            memory.episode(number)
+    with pytest.raises(InputError, match=r"\(3, 2\) columns.*received \(4, 2\)"):
+        memory.append(_episode(3, states=4))
+    with pytest.raises(InputError, match="at least one transition"):
+        memory.append(_episode(0))
+    assert memory.lengths == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rewards": np.zeros(3)},
+        {"actions": np.zeros((3, 2))},
+        {"next_obs": np.zeros((4, 2))},
+        {"rewards": np.zeros((4, 1))},
+        {"actions": np.zeros(4)},
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(
+    unchecked: Unchecked, change: dict[str, Any]
+) -> None:
+    wrong = SimpleNamespace(**{**vars(_episode(4)), **change})
+    with pytest.raises(
+        InputError, match=r"An episode of T steps needs states \[T, S\]"
+    ):
+        unchecked(episodes).EpisodeMemory(3, 2).append(wrong)
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+def test_episodes_come_back_from_disk(tmp_path: Path, terminated: bool) -> None:
+    episode = _episode(5, terminated=terminated)
+    path = save_episode(tmp_path / "run" / "memory", 1, episode)
+    assert path == tmp_path / "run" / "memory" / "000001.npz"
+    loaded = load_episode(tmp_path / "run" / "memory", 1)
+    _assert_equal(loaded, episode)
+    assert loaded.terminated is terminated
+    assert not loaded.obs.flags.writeable
+
+
+def test_a_memory_comes_back_from_disk(tmp_path: Path) -> None:
+    memory = _filled(4, 1, 7)
+    for number in (1, 2, 3):
+        save_episode(tmp_path, number, memory.episode(number))
+    loaded = load_memory(tmp_path, 3, 3, 2)
+    assert loaded.lengths == memory.lengths
+    _assert_equal(loaded.since(2), memory.since(2))
+    assert load_memory(tmp_path, 2, 3, 2).lengths == (4, 1)
+    assert load_memory(tmp_path, 0, 3, 2).since(1).obs.shape == (0, 3)
+
+
+def test_an_episode_that_did_not_count_is_replaced(tmp_path: Path) -> None:
+    save_episode(tmp_path, 1, _episode(4))
+    save_episode(tmp_path, 1, _episode(6, seed=9))
+    _assert_equal(load_episode(tmp_path, 1), _episode(6, seed=9))
+    assert [path.name for path in tmp_path.iterdir()] == ["000001.npz"]
+
+
+def test_the_same_episode_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save_episode(tmp_path / "a", 1, _episode(5)).read_bytes()
+    local = time.localtime
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    monkeypatch.setattr(time, "localtime", lambda seconds=2e9: local(2e9))
+    path = save_episode(tmp_path / "b", 1, _episode(5))
+    assert path.read_bytes() == first
+    with zipfile.ZipFile(path) as archive:
+        assert {entry.date_time[0] for entry in archive.infolist()} == {1980}
+
+
+def _assert_damaged(directory: Path, content: bytes) -> None:
+    (directory / "000001.npz").write_bytes(content)
+    with pytest.raises(CorruptFile, match=r"000001.npz' of episode 1 is damaged"):
+        load_episode(directory, 1)
+
+
+def test_a_truncated_file_is_damaged(tmp_path: Path) -> None:
+    content = save_episode(tmp_path, 1, _episode(5)).read_bytes()
+    for length in [0, 1, *range(2, len(content), 37), len(content) - 1]:
+        _assert_damaged(tmp_path, content[:length])
+
+
+def test_a_flipped_bit_never_changes_the_data(tmp_path: Path) -> None:
+    episode = _episode(2)
+    path = save_episode(tmp_path, 1, episode)
+    content = path.read_bytes()
+    refused = 0
+    positions = range(0, len(content), 5)
+    for position in positions:
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        try:
+            # Some bits of an archive mean nothing, such as those of its dates.
+            _assert_equal(load_episode(tmp_path, 1), episode)
+        except CorruptFile:
+            refused += 1
+    assert refused > len(positions) // 2
+
+
+def test_other_contents_are_damaged(tmp_path: Path) -> None:
+    _assert_damaged(tmp_path, b"not an archive")
+    fitting = {name: getattr(_episode(2), name) for name in ARRAYS}
+    for arrays in (
+        {},
+        fitting,
+        {**fitting, "terminated": np.zeros(2, bool)},
+        {**fitting, "terminated": np.array(1.0)},
+        {**fitting, "terminated": np.array(True), "rewards": np.zeros(5)},
+        {**fitting, "terminated": np.array(True), "rewards": np.array([None, {}])},
+    ):
+        np.savez(tmp_path / "other.npz", **arrays)
+        _assert_damaged(tmp_path, (tmp_path / "other.npz").read_bytes())
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    save_episode(tmp_path, 1, _episode(2))
+    with pytest.raises(CorruptFile, match=r"Episode 2 is missing.*000002\.npz"):
+        load_memory(tmp_path, 2, 3, 2)
+
+
+def test_episodes_on_disk_are_numbered_from_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"numbered from 1; received 0\."):
+        save_episode(tmp_path, 0, _episode(2))

@@ -1,0 +1,243 @@
+"""Forgetting rules against the paper's algorithms, run literally on list buffers."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftrl.errors import InputError
+from driftrl.memory import forgetting
+from driftrl.memory.forgetting import (
+    FORGETTING,
+    Evidence,
+    Forgetting,
+    KeepAll,
+    Reset,
+    Window,
+)
+
+Unchecked = Callable[[ModuleType], Any]
+
+# Transition t of episode n is the pair (n, t).
+Buffer = list[tuple[int, int]]
+
+FULL_LENGTH = 8
+HISTORIES = st.lists(
+    st.one_of(st.just(FULL_LENGTH), st.integers(1, FULL_LENGTH)), max_size=30
+)
+
+
+def _collect(n: int, length: int) -> Buffer:
+    return [(n, t) for t in range(length)]
+
+
+def _keep_all(lengths: list[int]) -> Iterator[Buffer]:
+    data: Buffer = []
+    for n, length in enumerate(lengths, start=1):
+        data = data + _collect(n, length)
+        yield data
+
+
+def _algorithm_one(lengths: list[int], period: int) -> Iterator[Buffer]:
+    """Yield the buffer with which the policy is updated at the end of every episode."""
+    data: Buffer = []
+    for n, length in enumerate(lengths, start=1):
+        if n % period == 0:
+            data = []
+        trajectory = _collect(n, length)
+        data = data + trajectory
+        yield data
+
+
+def _text_of_the_paper(lengths: list[int], period: int) -> Iterator[Buffer]:
+    """Empty the buffer at n₀(n) - 1, after the episode of that number was collected."""
+    data: Buffer = []
+    for n, length in enumerate(lengths, start=1):
+        data = data + _collect(n, length)
+        if n % period == 0:
+            data = []
+        yield data
+
+
+def _algorithm_two(lengths: list[int], window: int) -> Iterator[Buffer]:
+    data: Buffer = []
+    for n, length in enumerate(lengths, start=1):
+        data = data + _collect(n, length)
+        data = [(k, t) for k, t in data if n - k < window]
+        yield data
+
+
+def _reset_when_full(lengths: list[int], capacity: int) -> Iterator[Buffer]:
+    data: Buffer = []
+    for n, length in enumerate(lengths, start=1):
+        trajectory = _collect(n, length)
+        if len(data) + len(trajectory) > capacity:
+            data = []
+        data = data + trajectory
+        yield data
+
+
+def _queue_of_episodes(lengths: list[int], capacity: int) -> Iterator[Buffer]:
+    queue: deque[Buffer] = deque()
+    for n, length in enumerate(lengths, start=1):
+        queue.append(_collect(n, length))
+        while len(queue) > 1 and sum(len(episode) for episode in queue) > capacity:
+            queue.popleft()
+        yield [pair for episode in queue for pair in episode]
+
+
+@pytest.fixture(scope="session")
+def plain(unchecked: Unchecked) -> Any:
+    """Give the rules without type checks, which would take most of the time here."""
+    return unchecked(forgetting)
+
+
+def _evidences(plain: Any, lengths: list[int]) -> list[Any]:
+    """Return what is known before each of the episodes 1 … N + 1 of a history of N."""
+    return [plain.Evidence(tuple(lengths[:n])) for n in range(len(lengths) + 1)]
+
+
+def _assert_same(rule: Any, evidences: list[Any], buffers: Iterator[Buffer]) -> None:
+    """Compare what the rule retains before every episode with an explicit buffer."""
+    assert rule.first_retained(1, evidences[0]) == 1
+    pairs = zip(evidences[1:], buffers, strict=True)
+    for n, (evidence, buffer) in enumerate(pairs, start=2):
+        m = rule.first_retained(n, evidence)
+        assert 1 <= m <= n
+        episodes = enumerate(evidence.lengths[m - 1 :], start=m)
+        retained = [pair for k, length in episodes for pair in _collect(k, length)]
+        assert retained == buffer, (rule, n, m)
+
+
+@settings(max_examples=2000)
+@given(lengths=HISTORIES, size=st.integers(1, 12), capacity=st.integers(1, 60))
+def test_rules_retain_what_the_buffers_of_the_algorithms_hold(
+    plain: Any, lengths: list[int], size: int, capacity: int
+) -> None:
+    evidences = _evidences(plain, lengths)
+    for rule, buffers in (
+        (plain.KeepAll(), _keep_all(lengths)),
+        (plain.Reset(size), _algorithm_one(lengths, size)),
+        (plain.Reset(size, index="text"), _text_of_the_paper(lengths, size)),
+        (plain.Window(size), _algorithm_two(lengths, size)),
+        (plain.Reset(capacity, "transitions"), _reset_when_full(lengths, capacity)),
+        (plain.Window(capacity, "transitions"), _queue_of_episodes(lengths, capacity)),
+    ):
+        _assert_same(rule, evidences, buffers)
+
+
+@given(lengths=HISTORIES, size=st.integers(1, 60))
+def test_what_is_forgotten_stays_forgotten(
+    plain: Any, lengths: list[int], size: int
+) -> None:
+    evidences = _evidences(plain, lengths)
+    for rule in (
+        plain.KeepAll(),
+        plain.Reset(size),
+        plain.Reset(size, index="text"),
+        plain.Reset(size, unit="transitions"),
+        plain.Window(size),
+        plain.Window(size, unit="transitions"),
+    ):
+        known = enumerate(evidences, start=1)
+        retained = [rule.first_retained(n, evidence) for n, evidence in known]
+        assert retained == sorted(retained), rule
+
+
+def test_first_retained_computed_by_hand() -> None:
+    def of(rule: Forgetting) -> list[int]:
+        return [rule.first_retained(n, Evidence()) for n in range(1, 9)]
+
+    assert of(KeepAll()) == [1] * 8
+    assert of(Reset(3)) == [1, 1, 1, 3, 3, 3, 6, 6]
+    assert of(Reset(3, index="text")) == [1, 1, 1, 4, 4, 4, 7, 7]
+    assert of(Reset(1)) == [1, 1, 2, 3, 4, 5, 6, 7]
+    assert of(Reset(1, index="text")) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert of(Window(3)) == [1, 1, 1, 1, 2, 3, 4, 5]
+    assert of(Window(1)) == [1, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_first_retained_in_transitions_computed_by_hand() -> None:
+    lengths = (4, 4, 2, 5, 12, 1, 3)
+
+    def of(rule: Forgetting) -> list[int]:
+        return [rule.first_retained(n, Evidence(lengths[: n - 1])) for n in range(1, 9)]
+
+    # Full at 4+4+2; the 5 begins anew; 12 is too long and alone; 1+3 fit together.
+    assert of(Reset(10, unit="transitions")) == [1, 1, 1, 1, 4, 5, 6, 6]
+    # 2+5 fit but not with the 4 before; 12 is alone; 1 pushes it out; 1+3 fit.
+    assert of(Window(10, unit="transitions")) == [1, 1, 1, 1, 3, 5, 6, 6]
+
+
+def test_the_text_leaves_the_episode_after_a_reset_without_data() -> None:
+    period = 5
+    empty = [
+        n
+        for n in range(2, 20)
+        if Reset(period, index="text").first_retained(n, Evidence()) == n
+    ]
+    assert empty == [6, 11, 16]
+    assert all(Reset(period).first_retained(n, Evidence()) < n for n in range(2, 20))
+
+
+def test_registry_has_every_kind() -> None:
+    assert list(FORGETTING) == ["keep_all", "reset", "window"]
+    assert all(rule.kind == kind for kind, rule in FORGETTING.items())
+    assert {FORGETTING[kind]() for kind in FORGETTING} == {
+        KeepAll(),
+        Reset(10, "episodes", "algorithm"),
+        Window(10, "episodes"),
+    }
+
+
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
+    ("reset", {"period": 0}, "'reset': period must be a whole number, at least 1; rec"),
+    ("reset", {"period": 2.0}, r"whole number, at least 1; received 2\.0\."),
+    ("reset", {"period": True}, "whole number, at least 1; received True"),
+    ("reset", {"unit": "episode"}, "Unknown unit 'episode'. Did you mean 'episodes'?"),
+    ("reset", {"index": "txt"}, "Unknown index 'txt'. Did you mean 'text'?"),
+    (
+        "reset",
+        {"unit": "transitions", "index": "text"},
+        "index 'text' is defined for periods counted in episodes only; received unit",
+    ),
+    ("window", {"window": 0}, "'window': window must be a whole number, at least 1"),
+    ("window", {"window": -3}, "at least 1; received -3"),
+    ("window", {"window": math.nan}, "at least 1; received nan"),
+    ("window", {"unit": "steps"}, r"Unknown unit 'steps'\..*Known: episodes, trans"),
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "sentence"), REFUSALS)
+def test_bad_fields_are_refused(
+    plain: Any, kind: str, values: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        plain.FORGETTING[kind](**values)
+
+
+@pytest.mark.parametrize("kind", FORGETTING)
+@pytest.mark.parametrize("n", [0, -1, 1.0, True])
+def test_bad_episode_numbers_are_refused(plain: Any, kind: str, n: Any) -> None:
+    sentence = f"n of an episode must be a whole .* at least 1; received {n!r}\\."
+    with pytest.raises(InputError, match=sentence):
+        plain.FORGETTING[kind]().first_retained(n, plain.Evidence())
+
+
+@pytest.mark.parametrize("rule", [Reset(5, "transitions"), Window(5, "transitions")])
+@pytest.mark.parametrize("n", [2, 4])
+def test_lengths_must_be_those_of_the_episodes_before(rule: Forgetting, n: int) -> None:
+    sentence = f"needs the lengths of all {n - 1} episodes before episode {n}; rec.* 2"
+    with pytest.raises(InputError, match=sentence):
+        rule.first_retained(n, Evidence((3, 3)))
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.5])
+def test_bad_lengths_are_refused(plain: Any, length: Any) -> None:
+    with pytest.raises(InputError, match=rf"lengths of .* received \[{length}\]\."):
+        plain.Evidence((3, length))

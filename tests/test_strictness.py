@@ -1,0 +1,58 @@
+"""The settings of conftest.py are in force: each of them refuses what it should."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+
+from driftrl.errors import InputError, require
+from driftrl.types import Data
+
+
+def test_dtypes_are_not_promoted_silently():
+    with pytest.raises(Exception, match="dtype promotion"):
+        jnp.add(jnp.ones(3, jnp.float32), jnp.ones(3, jnp.int32))
+
+
+def test_ranks_are_not_promoted_silently():
+    with pytest.raises(ValueError, match="rank"):
+        jnp.add(jnp.ones((2, 3)), jnp.ones(3))
+
+
+def test_warnings_are_errors():
+    with pytest.raises(UserWarning, match="noticed"):
+        warnings.warn("noticed", stacklevel=1)
+
+
+def data(actions: int) -> Data:
+    """Return three transitions with as many actions as asked for."""
+    return Data(np.ones((3, 2)), np.ones((actions, 1)), np.ones(3), np.ones((3, 2)))
+
+
+def test_shapes_are_checked():
+    assert len(data(actions=3)) == 3
+    with pytest.raises(TypeCheckError, match="actions"):
+        data(actions=4)
+
+
+def test_types_are_checked():
+    with pytest.raises(TypeCheckError, match="message"):
+        require(True, 1)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.usefixtures("unchecked_types")
+def test_type_checks_can_be_left_out():
+    assert data(actions=4).actions.shape == (4, 1)
+    with pytest.raises(InputError, match="1"):
+        require(False, 1)  # pyright: ignore[reportArgumentType]
+
+
+def test_floats_have_32_bits_by_default():
+    assert jnp.ones(1).dtype == jnp.float32
+
+
+@pytest.mark.usefixtures("x64")
+def test_floats_have_64_bits_on_request():
+    assert jnp.ones(1).dtype == jnp.float64
