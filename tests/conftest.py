@@ -6,10 +6,14 @@ test runs just as strictly.  JAX's compilation cache stays off: it writes its fi
 place, and a test that kills its child could leave half of one behind for the next.
 """
 
+import functools
+import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 STRICT = {
     # Mixing dtypes or ranks by accident is an error, not a conversion.
@@ -76,3 +80,19 @@ def x64() -> Iterator[None]:
 def unchecked_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one test hand in values of a wrong type, to read driftrl's own refusal."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@functools.cache
+def _load_again(module: ModuleType) -> Any:
+    name = f"unchecked_{module.__name__.replace('.', '_')}"
+    spec = importlib.util.spec_from_file_location(name, str(module.__file__))
+    assert spec is not None and spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    return again
+
+
+@pytest.fixture(scope="session")
+def unchecked() -> Callable[[ModuleType], Any]:
+    """Load a module a second time, so that its own refusals speak first."""
+    return _load_again

@@ -4,4 +4,8 @@ The agent at episode n learns from episodes m(n) … n−1 alone; every method i
 of m(n).  Importing this package is cheap: what is slow to load waits until it is used.
 """
 
+from driftrl.envs.registration import register
+
 __version__ = "0.1.0"
+
+register()

@@ -178,6 +178,8 @@ class RunConfig:
     """Seed of every random stream of the run."""
     episodes: int = 30
     """Number N of episodes."""
+    variant: str = ""
+    """Tells runs of one method with different settings apart in a study."""
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     drift: Schedule = field(default_factory=Exponential)
     forgetting: Forgetting = field(default_factory=KeepAll)
@@ -189,8 +191,14 @@ class RunConfig:
     def __post_init__(self) -> None:
         _at_least("episodes", self.episodes, 1)
         _at_least("seed", self.seed, 0)
+        require(
+            all(letter.isalnum() or letter in "._=" for letter in self.variant),
+            "variant becomes part of a directory's name: letters, digits and . _ = "
+            f"only, received {self.variant!r}.",
+        )
 
     @property
     def name(self) -> str:
         """Name of the run's directory within its study."""
-        return f"{self.task}-{self.method}-s{self.seed}"
+        variant = f"-{self.variant}" if self.variant else ""
+        return f"{self.task}-{self.method}{variant}-s{self.seed}"

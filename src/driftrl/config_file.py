@@ -92,6 +92,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise _wrong_type(where, "a list", value)
         return tuple(_convert(get_args(hint)[0], item, where) for item in value)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise _wrong_type(where, "a table", value)
+        return dict(value)
     if is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise _wrong_type(where, "a table", value)
@@ -165,6 +169,6 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # JSON's escapes are a subset of those of a TOML basic string.
-        return json.dumps(value, ensure_ascii=False)
+        # JSON's escapes are TOML's too, but for one control character it leaves alone.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

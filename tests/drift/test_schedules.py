@@ -148,10 +148,11 @@ def test_exponential_by_default_halves_the_torque_after_episode_ten() -> None:
     assert default(60) == pytest.approx(1.0, abs=1e-15)
 
 
-@pytest.mark.parametrize("theta", [0.1, 0.3, 0.7, 1.1, 5.0])
+@pytest.mark.parametrize("low", [0.2, 0.3])
 @pytest.mark.parametrize("kind", ["exponential", "linear", "step", "cyclic"])
-def test_the_value_before_the_drift_is_exact(kind: str, theta: float) -> None:
-    assert _build(kind, theta_max=theta, theta_min=theta / 3, start=4)(4) == theta
+def test_the_value_before_the_drift_is_exact(kind: str, low: float) -> None:
+    assert (0.9 - low) + low != 0.9
+    assert _build(kind, theta_max=0.9, theta_min=low, start=4)(4) == 0.9
 
 
 @given(

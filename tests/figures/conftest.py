@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
-from driftrl.results.records import RecordWriter, Run, load_runs
+from driftrl.results.records import Run, encode_record, load_runs
 from driftrl.types import EpisodeRecord
 
 EPISODES = 30
@@ -33,9 +33,7 @@ def table() -> OracleTable:
     return OracleTable(tuple(entries), "dynamic programming on a 401 × 401 grid")
 
 
-def simulate(
-    directory: Path, method: str, seed: int, episodes: int = EPISODES
-) -> Path:
+def simulate(directory: Path, method: str, seed: int, episodes: int = EPISODES) -> Path:
     path = directory / f"pendulum-{method}-s{seed}"
     path.mkdir(parents=True)
     (path / "config.toml").write_text(
@@ -45,9 +43,9 @@ def simulate(
         "[model]\nnoise_std = 0.01\n"
     )
     generator = np.random.default_rng([seed, list(RULES).index(method)])
-    with RecordWriter(path / "episodes.jsonl") as writer:
-        for n in range(1, episodes + 1):
-            writer.append(row(n, RULES[method](n), generator))
+    rows = [row(n, RULES[method](n), generator) for n in range(1, episodes + 1)]
+    text = "".join(encode_record(record) + "\n" for record in rows)
+    (path / "episodes.jsonl").write_text(text)
     return path
 
 

@@ -69,9 +69,10 @@ def coloured_noise(
     share = np.where(mirrored == 2.0, np.sqrt(0.5), 1.0)
     norm = horizon / np.sqrt(np.sum(mirrored * amplitude**2))
     parts = jax.random.normal(key, (2, samples, actions, len(frequency)))
-    weight = jnp.asarray(norm * amplitude * share, parts.dtype)
-    imaginary = jnp.asarray(mirrored == 2.0, parts.dtype)
-    spectrum = jax.lax.complex(parts[0] * weight, parts[1] * weight * imaginary)
+    weight = norm * amplitude * share
+    weights = jnp.asarray(np.stack([weight, weight * (mirrored == 2.0)]), parts.dtype)
+    parts = parts * weights[:, None, None, :]
+    spectrum = jax.lax.complex(parts[0], parts[1])
     return jnp.moveaxis(jnp.fft.irfft(spectrum, horizon, axis=-1), -1, 1)
 
 

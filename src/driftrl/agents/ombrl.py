@@ -5,6 +5,7 @@ decision maximises J + λ·Σ under the mean dynamics (eq:optimistic_objective) 
 Which data is retained is not decided here: the agent learns what it is given.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -173,8 +174,12 @@ class GPPolicy:
         return _diagnosis(found, episode)
 
 
+@functools.cache
 def _compiled_decision(reward: Reward, planner: ICEMConfig) -> Decide:
-    """Return the compiled planner: posterior, λ, last plan, state, key → new plan."""
+    """Return the compiled planner: posterior, λ, last plan, state, key → new plan.
+
+    Cached, so that agents of one process that plan alike compile once.
+    """
 
     @eqx.filter_jit
     def decide(

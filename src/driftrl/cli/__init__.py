@@ -1,0 +1,1 @@
+"""The command line: parse, configure, call; no logic of its own."""

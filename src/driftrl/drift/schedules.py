@@ -300,10 +300,10 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 
 def _blend(share: float, theta_max: float, theta_min: float) -> float:
-    """Return share·(θ_max−θ_min) + θ_min, with rounding kept out of both ends."""
+    """Return share·(θ_max−θ_min) + θ_min, which rounding keeps within the bounds."""
     if share == 1:
-        return theta_max
-    return min(share * (theta_max - theta_min) + theta_min, theta_max)
+        return theta_max  # the sum would be 0.8999999999999999 for 0.9 and 0.2
+    return share * (theta_max - theta_min) + theta_min
 
 
 def _fold(value: float, theta_max: float, theta_min: float) -> float:

@@ -1,0 +1,1 @@
+"""The systems that drift, and the registry of tasks and methods."""

@@ -1,6 +1,6 @@
-"""The only wrapper that applies θ_n, and the environments it is put around.
+"""The only place where θ_n is put into force, and the plants it drives.
 
-``DriftingPendulum`` is Gymnasium's Pendulum-v1 with four differences: the agent acts in
+``PendulumPlant`` is Gymnasium's Pendulum-v1 with four differences: the agent acts in
 [−1, 1] and the torque is θ times that; an action may be held for several steps; an
 episode may start hanging; the state may carry Gaussian process noise (the paper's
 x' = f(x, u) + w).  θ is set from the nominal value at every reset and shown in
@@ -102,19 +102,21 @@ class PendulumPlant(gymnasium.Env[np.ndarray, np.ndarray]):
         return np.array([np.cos(angle), np.sin(angle), speed])
 
 
-class DriftingEnv(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
-    """Applies θ_n at the start of episode n and stamps it into ``info``.
+class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """A plant whose θ_n is put into force at the start of episode n.
 
     The clock counts resets, from 1.  ``reset(options={"episode": n})`` sets it, which is
     how a resumed run, or a learner that discards an episode, keeps its place.
     """
 
-    def __init__(
-        self, env: gymnasium.Env[np.ndarray, np.ndarray], schedule: Schedule
-    ) -> None:
-        super().__init__(env)
+    def __init__(self, plant: PendulumPlant, schedule: Schedule) -> None:
+        self._plant = plant
         self._schedule = schedule
         self._episode = 0
+        self.observation_space = plant.observation_space
+        self.action_space = plant.action_space
+        self.metadata = plant.metadata
+        self.render_mode = plant.render_mode
 
     @property
     def theta(self) -> float:
@@ -130,21 +132,24 @@ class DriftingEnv(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarr
             isinstance(chosen, int) and chosen >= 1,
             f"options['episode'] must be a whole number from 1, received {chosen!r}.",
         )
+        super().reset(seed=seed)
         self._episode = chosen
-        self.unwrapped.set_parameter(self.theta)  # pyright: ignore[reportAttributeAccessIssue]
-        obs, info = self.env.reset(seed=seed, options=options)
+        self._plant.set_parameter(self.theta)
+        obs, info = self._plant.reset(seed=seed)
         return obs, {**info, "theta": self.theta}
 
     def step(self, action: np.ndarray) -> StepResult:
         """Step the plant; θ stays what it was at the reset."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        return (
-            obs,
-            float(reward),
-            terminated,
-            truncated,
-            {**info, "theta": self.theta},
-        )
+        obs, reward, terminated, truncated, info = self._plant.step(action)
+        return obs, reward, terminated, truncated, {**info, "theta": self.theta}
+
+    def render(self) -> Any:
+        """Draw the plant."""
+        return self._plant.render()
+
+    def close(self) -> None:
+        """Close the plant."""
+        self._plant.close()
 
 
 Reward = Callable[[Array, Array, Array], Array]

@@ -11,6 +11,7 @@ in N·m that the full action ±1 commands::
 Drift is an argument here, never an attribute.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -78,6 +79,7 @@ def state_of(obs: Float[Array, " 3"]) -> PendulumState:
     return PendulumState(jnp.arctan2(obs[1], obs[0]), obs[2])
 
 
+@functools.cache
 def decision_reward(
     repeat: int, theta: float
 ) -> Callable[[Float[Array, " 3"], Float[Array, " 1"], Float[Array, " 3"]], Scalar]:

@@ -1,4 +1,4 @@
-"""Gymnasium ids of the tasks; Gymnasium calls ``register`` when it is imported."""
+"""Gymnasium ids of the tasks, registered when driftrl is imported."""
 
 import gymnasium
 

@@ -191,6 +191,7 @@ def _oracle_section(study: StudyRegret) -> str:
         [f"{one.theta:.6g}", f"{one.value:.6g}", f"{one.error:.3g}"] for one in entries
     ]
     largest = max(entry.error for entry in entries)
+    count = counted(len(entries), "value")
     verdict = (
         "No run beat it beyond that error and the noise of the returns."
         if not study.warnings
@@ -200,7 +201,7 @@ def _oracle_section(study: StudyRegret) -> str:
         "<h2>Oracle</h2>"
         f"<p>J*(θ) is the return of the best policy at a fixed θ: "
         f"{escape(study.table.provenance.rstrip('. '))}.</p>"
-        f"<p>The largest stated error of the {counted(len(rows), 'value')} used here is "
+        f"<p>The largest stated error of the {count} used here is "
         f"{number(largest)}. {verdict}</p>"
         + _folded(
             "J*(θ) for every θ that occurs", _table(["θ", "J*(θ)", "Error"], rows)

@@ -153,8 +153,8 @@ def _gap_sentence(study: StudyRegret) -> str:
         return ""
     last = study.gaps[0].last
     return (
-        f"Over the last {counted(last, 'episode')} the mean return lies short of J*(θ), "
-        f"relative to |J*(θ)|, by {listing(parts)}."
+        f"Over the last {counted(last, 'episode')} the mean return lies short of "
+        f"J*(θ), relative to |J*(θ)|, by {listing(parts)}."
     )
 
 
@@ -188,7 +188,8 @@ def _unfinished_sentence(study: StudyRegret) -> str:
 
 def progress(run: Run) -> str:
     """Return a run's label with how far it has come."""
-    return f"{run.label} ({len(run.records)} of {counted(run.planned_episodes, 'episode')})"
+    planned = counted(run.planned_episodes, "episode")
+    return f"{run.label} ({len(run.records)} of {planned})"
 
 
 def _warning_sentence(study: StudyRegret) -> str:

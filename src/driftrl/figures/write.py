@@ -11,7 +11,7 @@ from driftrl.figures.printed import (
 )
 from driftrl.figures.report import report_page
 from driftrl.figures.style import render
-from driftrl.memory.atomic import write_atomically
+from driftrl.atomic import write_atomically
 from driftrl.regret import OracleTable, compare_methods
 from driftrl.results.records import Run
 

@@ -1,0 +1,1 @@
+"""The learned model stepped like an environment, and what uncertainty is worth."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from driftrl.errors import CorruptFile, require
-from driftrl.memory.atomic import flush_directory, write_atomically
+from driftrl.atomic import flush_directory, write_atomically
 from driftrl.types import Data, Episode
 
 _ARRAYS = ("obs", "actions", "rewards", "next_obs")

@@ -276,8 +276,8 @@ def _require_double_precision() -> None:
     # In single precision k(z, z) − ‖F k_s(z)‖² rounds to 0, and nothing would show it.
     if jnp.result_type(float) != jnp.float64:
         raise RuntimeError(
-            "A Gaussian process is prepared and queried in double precision, but JAX is "
-            "in single precision here; call it within jax.enable_x64(True)."
+            "A Gaussian process needs double precision, and JAX is in single precision "
+            "here; call it within jax.enable_x64(True)."
         )
 
 

@@ -112,7 +112,8 @@ def fit_hyperparameters(
     Outputs that do not vary, as of a single point, show no scale: then all stays.
     """
     kernel = kernel_named(kernel_name)
-    if not np.any(y):  # the likelihood would shrink s, and so σ(z), to nothing
+    # SciPy's zero steps are one.  No variation would shrink s, and so σ(z), to nothing.
+    if steps == 0 or np.allclose(y, 0.0, rtol=0.0, atol=1e-8):
         return previous
     dimensions = x.shape[1]
 

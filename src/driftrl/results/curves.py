@@ -34,7 +34,9 @@ def theta_sequences(runs: Sequence[Run]) -> list[Float[np.ndarray, " N"]]:
     Runs of one study usually share one; an unfinished run's course is the beginning of
     another's and is left out.
     """
-    courses = [np.array([row.theta for row in run.records]) for run in runs]
+    courses = [
+        np.array([row.theta for row in run.records], dtype=float) for run in runs
+    ]
     distinct: list[np.ndarray] = []
     for course in sorted(courses, key=len, reverse=True):
         if not any(np.array_equal(known[: len(course)], course) for known in distinct):

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, NoReturn, get_type_hints
 
 from driftrl.errors import CorruptFile, InputError, require
-from driftrl.memory.atomic import flush_directory, write_atomically
+from driftrl.atomic import flush_directory, write_atomically
 from driftrl.types import EpisodeRecord
 
 CONFIG_FILE = "config.toml"

@@ -88,7 +88,7 @@ def standard_error(samples: Float[np.ndarray, "K ..."]) -> Float[np.ndarray, "..
 
 
 def _count(samples: np.ndarray) -> np.ndarray:
-    return np.sum(~np.isnan(samples), axis=0)
+    return np.asarray(np.sum(~np.isnan(samples), axis=0))
 
 
 def t_interval(samples: Float[np.ndarray, "K ..."], level: float = LEVEL) -> Interval:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars
 
 from driftrl.errors import require
-from driftrl.memory.atomic import write_atomically
+from driftrl.atomic import write_atomically
 from driftrl.results.records import COLUMNS, Run
 
 _POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}

@@ -1,0 +1,1 @@
+"""The paper's quantities as functions."""

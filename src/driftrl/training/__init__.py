@@ -1,0 +1,1 @@
+"""Sessions, runs and studies: from a configuration to records on a disk."""

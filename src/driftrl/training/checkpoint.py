@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from driftrl.errors import CorruptFile
-from driftrl.memory.atomic import flush_directory
+from driftrl.atomic import flush_directory
 
 T = TypeVar("T")
 KEPT = 2

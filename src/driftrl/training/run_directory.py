@@ -17,7 +17,7 @@ from typing import Any, Self
 from driftrl.config import RunConfig
 from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError
-from driftrl.memory.atomic import remove_leftovers, write_atomically
+from driftrl.atomic import remove_leftovers, write_atomically
 from driftrl.memory.episodes import EpisodeMemory, load_memory, save_episode
 from driftrl.results.records import RecordWriter, read_records, truncate_records
 from driftrl.training.checkpoint import (

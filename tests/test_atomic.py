@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.memory import atomic
-from driftrl.memory.atomic import remove_leftovers, write_atomically
+from driftrl import atomic
+from driftrl.atomic import remove_leftovers, write_atomically
 
 
 def test_content_is_written_and_replaced(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_missing_directory_is_an_error_of_the_system(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
     script = (
         "import resource, sys, signal, pathlib\n"
-        "from driftrl.memory.atomic import write_atomically\n"
+        "from driftrl.atomic import write_atomically\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try:\n"
@@ -101,7 +101,7 @@ def test_data_reach_the_disk_before_the_name(
 def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal, sys\n"
-        "from driftrl.memory import atomic\n"
+        "from driftrl import atomic\n"
         "atomic.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
         "atomic.write_atomically(pathlib.Path(sys.argv[1]), b'new')\n"
     )

@@ -1,0 +1,33 @@
+"""``driftrl demo``: the paper's first figure, from nothing to a page to look at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftrl.cli.options import parse
+from driftrl.cli.report import write_and_tell
+from driftrl.cli.study import run_study
+from driftrl.training.study import find_study, read_study
+
+STUDY = "gp_pendulum"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Where, and how many at once."""
+
+    out: Path = Path("runs/demo")
+    """Directory of the results."""
+    workers: int | None = None
+    """Runs at once (default: the number of cores)."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the study of the paper's first figure and report on it."""
+    path = find_study(STUDY)
+    study = read_study(path)
+    summary = f"Run the study {STUDY} and draw its report. {study.summary}"
+    arguments = parse(Arguments, argv, "demo", summary)
+    print(study.summary)
+    status = run_study(study, path, arguments.out, arguments.workers)
+    write_and_tell(arguments.out)
+    return status

@@ -1,0 +1,79 @@
+"""``driftrl``: find the command, run it, and turn what goes wrong into a sentence.
+
+Exit status: 0 done, 1 a run failed, 2 bad input, 130 stopped by Ctrl-C.
+"""
+
+import importlib
+import os
+import sys
+
+import driftrl
+from driftrl.errors import DriftrlError, unknown_name
+
+# Name, module, one line of help.  A module is imported only when it is asked for.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("driftrl.cli.demo", "the paper's first figure, made on this machine"),
+    "list": ("driftrl.cli.listing", "what there is: tasks, methods, schedules, studies"),
+    "run": ("driftrl.cli.run", "one method on one task"),
+    "study": ("driftrl.cli.study", "many runs, finishing what is unfinished"),
+    "oracle": ("driftrl.cli.oracle", "J*(θ), how it was obtained, and its error"),
+    "regret": ("driftrl.cli.regret", "cumulative dynamic regret of recorded runs"),
+    "report": ("driftrl.cli.report", "figures and one HTML page from recorded runs"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line ``argv`` and return the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(argv)
+    except DriftrlError as error:
+        print(f"driftrl: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("driftrl: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`driftrl list | head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        print(
+            f"driftrl: {error.strerror or error}{place}. What was finished before is "
+            "kept; make room or rights, and run the same command again.",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if argv[0] == "--version":
+        print(driftrl.__version__)
+        return 0
+    if argv[0] not in COMMANDS:
+        raise unknown_name("command", argv[0], COMMANDS)
+    module, _ = COMMANDS[argv[0]]
+    return importlib.import_module(module).main(argv[1:])
+
+
+def _overview() -> str:
+    rows = [f"  {name:<8} {line}" for name, (_, line) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: driftrl COMMAND …",
+            "",
+            "Control of systems whose dynamics change while they are being learned.",
+            "",
+            *rows,
+            "",
+            "driftrl COMMAND --help tells more; driftrl --version says which this is.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

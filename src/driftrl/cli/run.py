@@ -1,0 +1,100 @@
+"""``driftrl run``: one method on one task, in one directory."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from driftrl.cli.progress import run_progress
+from driftrl.config import RunConfig
+from driftrl.config_file import read_toml
+from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure
+from driftrl.errors import InputError
+from driftrl.training.process import prepare
+
+_KINDS = ("drift", "forgetting")
+
+
+def main(argv: list[str]) -> int:
+    """Run one configuration and say where its results are."""
+    own, rest = _parser().parse_known_args(argv)
+    if own.help and own.task is None:
+        _parser().print_help()
+        return 0
+    config = _config(own, rest)
+    out = Path(own.out) if own.out else Path("runs") / config.name
+    prepare(os.environ)
+    from driftrl.training.loop import run
+
+    try:
+        with run_progress(config, quiet=own.quiet) as progress:
+            run(
+                config,
+                out,
+                resume=own.resume,
+                on_episode=progress.show,
+                warn=progress.warn,
+            )
+    except KeyboardInterrupt:
+        print(
+            f"driftrl: stopped. At most the running episode is lost; go on with the "
+            f"same command and --resume (files are in {out}).",
+            file=sys.stderr,
+        )
+        return 130
+    print(f"Results are in {out}/episodes.jsonl")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="driftrl run",
+        description="Run one method on one task. Every field of the configuration is "
+        "a flag, e.g. --episodes 20 --forgetting.window 3 --drift.rate 0.5: "
+        "`driftrl run TASK --help` lists them.",
+        epilog=f"Tasks: {', '.join(TASKS)}. Methods: {', '.join(METHODS)}.",
+        add_help=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument("task", nargs="?", help="name of the task")
+    parser.add_argument(
+        "--method", default="sw-ombrl", help="name of the method (default: sw-ombrl)"
+    )
+    parser.add_argument("--config", help="TOML file whose settings are laid over these")
+    parser.add_argument("--out", help="directory (default: runs/<task>-<method>-s<seed>)")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run that is in --out"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print no episodes")
+    for table in _KINDS:
+        parser.add_argument(f"--{table}.kind", help=f"which {table}; then its fields")
+    parser.add_argument("-h", "--help", action="store_true", help="show this help")
+    return parser
+
+
+def _config(own: argparse.Namespace, rest: list[str]) -> RunConfig:
+    if own.task is None or own.task.startswith("-"):
+        raise InputError(f"Which task? Known: {', '.join(TASKS)}.")
+    changes: dict[str, Any] = read_toml(Path(own.config)) if own.config else {}
+    changes.pop("versions", None)
+    for table in _KINDS:
+        kind = getattr(own, f"{table}.kind")
+        if kind is not None:
+            changes[table] = {"kind": kind}
+    default = configure(own.task, own.method, changes)
+    if own.help:
+        _parser().print_help()
+        print("\nThe configuration, with this task's and method's defaults:\n")
+        rest = ["--help"]
+    config = tyro.cli(
+        RunConfig,
+        args=rest,
+        prog=f"driftrl run {own.task}",
+        default=default,
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+    check_fits(config)
+    return config

@@ -1,0 +1,62 @@
+"""``driftrl study``: many runs, finishing what is unfinished, repeating nothing."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from driftrl.cli.options import parse
+from driftrl.cli.progress import duration, study_progress
+from driftrl.errors import require
+from driftrl.atomic import write_atomically
+from driftrl.training.runner import run_all
+from driftrl.training.study import Study, find_study, read_study
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which study, and where."""
+
+    study: Annotated[str, tyro.conf.Positional]
+    """A study's TOML file, or the name of a shipped one (see `driftrl list studies`)."""
+    out: Path | None = None
+    """Directory of the results (default: runs/<name of the study>)."""
+    workers: int | None = None
+    """Runs at once (default: the number of cores)."""
+
+
+def main(argv: list[str]) -> int:
+    """Run a study and say where its results are."""
+    summary = "Run all runs of a study, side by side; run again to finish the rest."
+    arguments = parse(Arguments, argv, "study", summary)
+    path = find_study(arguments.study)
+    study = read_study(path)
+    out = arguments.out or Path("runs") / study.name
+    status = run_study(study, path, out, arguments.workers)
+    print(f"Results are in {out}; `driftrl report {out}` draws them.")
+    return status
+
+
+def run_study(study: Study, path: Path, out: Path, workers: int | None) -> int:
+    """Run what a study still lacks; return 0, or 1 if a run failed."""
+    workers = workers or _cores()
+    require(workers >= 1, f"--workers must be at least 1, received {workers}.")
+    runs = study.runs()
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "study.toml", path.read_bytes())
+    print(f"{len(runs)} runs, {workers} at once, into {out}")
+    started = time.monotonic()
+    with study_progress() as progress:
+        failures = run_all(runs, out, workers=workers, on_status=progress.show)
+    print(f"{len(runs) - len(failures)} of {len(runs)} runs are finished, after "
+          f"{duration(time.monotonic() - started)}.")  # fmt: skip
+    for failure in failures:
+        print(f"Failed: {failure.name}: {failure.reason} See {failure.log}.")
+    return 1 if failures else 0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

@@ -1,0 +1,257 @@
+"""Dynamic programming for the pendulum: V_k(φ, ω), the best return of k decisions.
+
+Backward over the number k of decisions that are left, on a grid of states::
+
+    V_0(s)     = 0
+    V_{k+1}(s) = max_{a ∈ [−1, 1]}  r(s, a, θ) + V_k(f(s, a, θ))
+
+where f and r hold the action for ``repeat`` time steps.  Between the points of the grid
+V is interpolated by cubic convolution, limited to the values at the corners of its
+cell: V has cliffs, beside which a plain cubic overshoots, and the maximum over actions
+would gather the overshoots up.  The pendulum is symmetric, V(φ, ω) = V(−φ, −ω), so only
+φ ≥ 0 is computed.  θ is an argument of the compiled program, the grid is not.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from driftrl.envs.pendulum import MAX_SPEED, PendulumState, Scalar, repeated_step
+from driftrl.errors import require
+
+Tables = Float[Array, "K P W"]
+"""V_0 … V_D on P angles from −π on, and W speeds from −MAX_SPEED to MAX_SPEED."""
+
+TURN = 2.0 * jnp.pi
+SEARCHED_ACTIONS = 101  # by the greedy policy: one state at a time, so it may be finer
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How finely angles, speeds and actions are cut."""
+
+    angles: int
+    """Points of a full turn; even, so that upright and hanging are among them."""
+    speeds: int
+    """Points from −MAX_SPEED to MAX_SPEED; odd, so that standing still is one."""
+    actions: int
+    """Points of [−1, 1] that are tried before the best one is refined."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.angles >= 4 and self.angles % 2 == 0,
+            f"A grid needs an even number of at least 4 angles, got {self.angles}.",
+        )
+        require(
+            self.speeds >= 5 and self.speeds % 2 == 1,
+            f"A grid needs an odd number of at least 5 speeds, got {self.speeds}.",
+        )
+        require(
+            self.actions >= 3,
+            f"A grid needs at least 3 actions, got {self.actions}.",
+        )
+
+    def coarsened(self) -> "Grid":
+        """Return the grid with twice the spacing of states, for error estimates."""
+        angles = max(4, 2 * (self.angles // 4))
+        speeds = max(5, 2 * ((self.speeds - 1) // 4) + 1)
+        return Grid(angles, speeds, self.actions)
+
+
+def pad(table: Float[Array, "P W"]) -> Float[Array, "P+3 W+2"]:
+    """Surround a table with what interpolation needs beyond its edges.
+
+    Angles continue around the turn; speeds by the parabola through the last three.
+    """
+    low = 3.0 * table[:, :1] - 3.0 * table[:, 1:2] + table[:, 2:3]
+    high = 3.0 * table[:, -1:] - 3.0 * table[:, -2:-1] + table[:, -3:-2]
+    table = jnp.concatenate([low, table, high], axis=1)
+    return jnp.concatenate([table[-1:], table, table[:2]], axis=0)
+
+
+def _cubic_weights(t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+    """Weights of cubic convolution at −1, 0, 1, 2 for a point t in [0, 1]."""
+    return (
+        ((-0.5 * t + 1.0) * t - 0.5) * t,
+        (1.5 * t - 2.5) * t * t + 1.0,
+        ((-1.5 * t + 2.0) * t + 0.5) * t,
+        (0.5 * t - 0.5) * t * t,
+    )
+
+
+def interpolate(padded: Float[Array, "P+3 W+2"], state: PendulumState) -> Scalar:
+    """Return the value of a padded table at any state, in the table's precision."""
+    angles, speeds = padded.shape[0] - 3, padded.shape[1] - 2
+    row = (state.angle / TURN + 0.5) * angles
+    row = row - angles * jnp.floor(row / angles)
+    # Rounding may bring row up to ``angles`` itself, which is a point of the next turn.
+    row_floor = jnp.clip(jnp.floor(row), 0.0, angles - 1.0)
+    column = (state.speed / MAX_SPEED + 1.0) * (0.5 * (speeds - 1))
+    column_floor = jnp.clip(jnp.floor(column), 0.0, speeds - 2.0)
+    row_weights = _cubic_weights((row - row_floor).astype(padded.dtype))
+    column_weights = _cubic_weights((column - column_floor).astype(padded.dtype))
+    flat = padded.reshape(-1)
+    first = row_floor.astype(jnp.int32) * (speeds + 2) + column_floor.astype(jnp.int32)
+    near = [
+        [flat[first + (i * (speeds + 2) + j)] for j in range(4)] for i in range(4)
+    ]
+    value = sum(
+        row_weights[i] * sum(column_weights[j] * near[i][j] for j in range(4))
+        for i in range(4)
+    )
+    corners = [near[i][j] for i in (1, 2) for j in (1, 2)]
+    lowest = jnp.minimum(
+        jnp.minimum(corners[0], corners[1]), jnp.minimum(corners[2], corners[3])
+    )
+    highest = jnp.maximum(
+        jnp.maximum(corners[0], corners[1]), jnp.maximum(corners[2], corners[3])
+    )
+    return jnp.clip(value, lowest, highest)
+
+
+def action_value(
+    padded: Float[Array, "P+3 W+2"],
+    state: PendulumState,
+    action: Scalar,
+    theta: Scalar,
+    repeat: int,
+) -> Scalar:
+    """Q(s, a) = r(s, a, θ) + V(f(s, a, θ)) for the V of a padded table."""
+    after, reward = repeated_step(state, action, theta, repeat)
+    return reward + interpolate(padded, after).astype(reward.dtype)
+
+
+def refined_argmax(
+    values: Float[Array, " A"], actions: Float[Array, " A"]
+) -> Scalar:
+    """Return the top of the parabola through the best of evenly spaced actions."""
+    middle = jnp.clip(jnp.argmax(values), 1, len(values) - 2)
+    left, centre, right = values[middle - 1], values[middle], values[middle + 1]
+    curvature = left - 2.0 * centre + right
+    concave = curvature < 0.0
+    offset = 0.5 * (left - right) / jnp.where(concave, curvature, 1.0)
+    offset = jnp.where(concave, jnp.clip(offset, -1.0, 1.0), 0.0)
+    return actions[middle] + offset * (actions[1] - actions[0])
+
+
+def _half_turn(grid: Grid, dtype: jnp.dtype) -> PendulumState:
+    """Return the states of the grid with φ in [0, π], one after the other."""
+    angles = jnp.linspace(0.0, jnp.pi, grid.angles // 2 + 1, dtype=dtype)
+    speeds = jnp.linspace(-MAX_SPEED, MAX_SPEED, grid.speeds, dtype=dtype)
+    angle, speed = jnp.meshgrid(angles, speeds, indexing="ij")
+    return PendulumState(angle.reshape(-1), speed.reshape(-1))
+
+
+def _mirrored(half: Float[Array, "P/2+1 W"]) -> Float[Array, "P W"]:
+    """Complete a table by V(φ, ω) = V(−φ, −ω); its first angle is −π."""
+    return jnp.concatenate([half[:0:-1, ::-1], half[:-1]], axis=0)
+
+
+def _backup(
+    table: Float[Array, "P W"],
+    transitions: tuple[PendulumState, Float[Array, "A S"]],
+    theta: Scalar,
+    grid: Grid,
+    repeat: int,
+) -> Float[Array, "P W"]:
+    """Return V_{k+1} from V_k; ``transitions`` are those of the grid's actions."""
+    padded = pad(table)
+    after, rewards = transitions
+    ahead = jax.vmap(partial(interpolate, padded))
+    values = rewards + jax.lax.map(ahead, after)
+    actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
+    refined = jax.vmap(refined_argmax, in_axes=(1, None))(values, actions)
+
+    def value(state: PendulumState, action: Scalar) -> Scalar:
+        return action_value(padded, state, action, theta, repeat)
+
+    of_refined = jax.vmap(value)(_half_turn(grid, theta.dtype), refined)
+    best = jnp.maximum(values.max(axis=0), of_refined)
+    return _mirrored(best.reshape(-1, grid.speeds))
+
+
+@partial(jax.jit, static_argnames=("grid", "repeat", "decisions"))
+def value_tables(
+    theta: Scalar, *, grid: Grid, repeat: int, decisions: int
+) -> Float[Array, "K P W"]:
+    """Return V_0 … V_decisions for one θ."""
+    actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
+    advance = partial(repeated_step, theta=theta, repeat=repeat)
+    of_states = jax.vmap(advance, in_axes=(0, None))
+    # Where an action leads does not depend on k: computed once, not in every backup.
+    transitions = jax.lax.map(
+        partial(of_states, _half_turn(grid, theta.dtype)), actions
+    )
+
+    def body(table: Array, _: None) -> tuple[Array, Array]:
+        following = _backup(table, transitions, theta, grid, repeat)
+        return following, following
+
+    nothing = jnp.zeros((grid.angles, grid.speeds), theta.dtype)
+    _, tables = jax.lax.scan(body, nothing, None, length=decisions)
+    return jnp.concatenate([nothing[None], tables])
+
+
+def greedy_action(
+    padded: Float[Array, "P+3 W+2"], state: PendulumState, theta: Scalar, repeat: int
+) -> Scalar:
+    """Return the action that maximises Q(s, a), searched finer than on the grid."""
+    actions = jnp.linspace(-1.0, 1.0, SEARCHED_ACTIONS, dtype=theta.dtype)
+
+    def value(action: Scalar) -> Scalar:
+        return action_value(padded, state, action, theta, repeat)
+
+    values = jax.vmap(value)(actions)
+    refined = refined_argmax(values, actions)
+    better = value(refined) > values.max()
+    return jnp.where(better, refined, actions[jnp.argmax(values)])
+
+
+class Rollout(NamedTuple):
+    """One episode of the greedy policy on the true dynamics."""
+
+    actions: Float[Array, " D"]
+    value: Scalar
+    """The return that was achieved: no more than the optimum, whatever the tables."""
+
+
+@partial(jax.jit, static_argnames="repeat")
+def greedy_rollouts(
+    tables: Float[Array, "K P W"],
+    starts: PendulumState,
+    forced: Float[Array, "B D"],
+    noise: Float[Array, "B D 2"],
+    theta: Scalar,
+    *,
+    repeat: int,
+) -> Rollout:
+    """Follow the greedy policy of V_D, …, V_0 from each of B starts.
+
+    Args:
+        tables: What ``value_tables`` returned, for D = K − 1 decisions.
+        starts: The B states in which the episodes begin.
+        forced: Actions to take instead of the greedy ones; NaN leaves the choice.
+        noise: What is added to angle and speed after each decision.
+        theta: Torque of the full action, in the precision of the rollout.
+        repeat: Time steps that an action is held.
+    """
+
+    def decide(
+        states: PendulumState, inputs: tuple[Array, Array, Array]
+    ) -> tuple[PendulumState, tuple[Array, Array]]:
+        table, forced, noise = inputs
+        greedy = partial(greedy_action, pad(table), theta=theta, repeat=repeat)
+        actions = jax.vmap(lambda state: greedy(state))(states)
+        actions = jnp.where(jnp.isnan(forced), actions, forced)
+        advance = partial(repeated_step, theta=theta, repeat=repeat)
+        states, rewards = jax.vmap(lambda state, a: advance(state, a))(states, actions)
+        speed = jnp.clip(states.speed + noise[:, 1], -MAX_SPEED, MAX_SPEED)
+        return PendulumState(states.angle + noise[:, 0], speed), (actions, rewards)
+
+    by_decision = (tables[-2::-1], forced.T, jnp.moveaxis(noise, 1, 0))
+    _, (actions, rewards) = jax.lax.scan(decide, starts, by_decision)
+    return Rollout(actions.T, rewards.sum(axis=0))

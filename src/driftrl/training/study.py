@@ -1,0 +1,114 @@
+"""Studies: a figure or a sweep as data, expanded into runs.
+
+    name = "gp_pendulum"
+    title = "…"
+    summary = "what one will see"
+    task = "pendulum"
+    methods = ["sombrl", "r-ombrl", "sw-ombrl"]
+    seeds = [0, 1, 2, 3, 4]
+
+    [settings]                  # of every run, over the task's own
+    episodes = 30
+
+    [[variants]]                # optional: each multiplies the methods it names
+    name = "w3"
+    methods = ["sw-ombrl"]
+    settings = { forgetting = { window = 3 } }
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driftrl.config import RunConfig
+from driftrl.config_file import from_dict, merged, read_toml
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError, require, unknown_name
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A setting of some methods that is compared with the others."""
+
+    name: str = ""
+    methods: tuple[str, ...] = ()
+    """The methods it is about; none means all of the study's."""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Several runs that are looked at together."""
+
+    name: str
+    title: str
+    summary: str
+    task: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = (Variant(),)
+
+    def __post_init__(self) -> None:
+        for what in ("methods", "seeds", "variants"):
+            values = getattr(self, what)
+            require(len(values) > 0, f"A study needs {what}; the list is empty.")
+        repeated = len(self.seeds) != len(set(self.seeds))
+        require(not repeated, f"The seeds {list(self.seeds)} name one of them twice.")
+
+    def runs(self) -> list[RunConfig]:
+        """Return the configuration of every run, seed by seed, so methods keep pace."""
+        runs = [
+            self._run(variant, method, seed)
+            for seed in self.seeds
+            for variant in self.variants
+            for method in variant.methods or self.methods
+        ]
+        names = [run.name for run in runs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        require(
+            not twice, f"Two runs of the study have the same name: {', '.join(twice)}."
+        )
+        return runs
+
+    def _run(self, variant: Variant, method: str, seed: int) -> RunConfig:
+        own = {"seed": seed, "variant": variant.name}
+        changes = merged(merged(self.settings, variant.settings), own)
+        return configure(self.task, method, changes)
+
+
+def read_study(path: Path) -> Study:
+    """Read a study's file; errors name it."""
+    table = read_toml(path)
+    try:
+        study = from_dict(Study, table)
+        study.runs()
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return study
+
+
+def shipped_studies() -> dict[str, Path]:
+    """Return the studies that come with driftrl, by name."""
+    package = Path(__file__).parent.parent
+    # Installed, they lie inside the package; in a checkout, at its top.
+    for directory in (package / "studies", package.parent.parent / "studies"):
+        if directory.is_dir():
+            return {path.stem: path for path in sorted(directory.glob("*.toml"))}
+    return {}
+
+
+def find_study(name_or_path: str) -> Path:
+    """Return the file of a study given by path, or by the name of a shipped one."""
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    shipped = shipped_studies()
+    if path.stem in shipped and (path.suffix in ("", ".toml")):
+        return shipped[path.stem]
+    if path.suffix == ".toml":
+        raise InputError(
+            f"There is no study file {name_or_path!r}. Shipped studies: "
+            f"{', '.join(shipped)}."
+        )
+    raise unknown_name("study", name_or_path, shipped)

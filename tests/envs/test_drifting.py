@@ -1,0 +1,148 @@
+"""The drifting pendulum: Gymnasium's, with θ_n in force and nothing else changed."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from driftrl.config import EnvironmentConfig
+from driftrl.drift.schedules import Constant, Exponential, Step
+from driftrl.envs.drifting import DriftingEnv, freeze, make_env
+from driftrl.errors import InputError
+
+ONCE = EnvironmentConfig(steps=200, action_repeat=1)
+
+
+def play(env: gymnasium.Env, actions: np.ndarray, seed: int = 0, **options: int) -> list:
+    obs, info = env.reset(seed=seed, options=options or None)
+    rows = [(obs, 0.0, False, False, info)]
+    rows += [env.step(action) for action in actions]
+    return rows
+
+
+def actions(count: int) -> np.ndarray:
+    return np.random.default_rng(7).uniform(-1, 1, (count, 1))
+
+
+def same(first: list, second: list) -> bool:
+    return all(
+        np.array_equal(a[0], b[0]) and a[1:4] == b[1:4]
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+@pytest.mark.parametrize("theta", [0.5, 2.0, 5.0])
+def test_repeat_one_is_gymnasiums_pendulum_bit_for_bit(theta: float) -> None:
+    base = gymnasium.make("Pendulum-v1").unwrapped
+    base.reset(seed=0)
+    base.max_torque = theta  # pyright: ignore[reportAttributeAccessIssue]
+    base.state = np.array([np.pi, 0.0])  # pyright: ignore[reportAttributeAccessIssue]
+    env = make_env("pendulum", ONCE, Constant(value=theta))
+    env.reset(seed=0)
+    for action in actions(200):
+        expected, reward, *_ = base.step(theta * action)
+        obs, earned, terminated, _, _ = env.step(action)
+        assert earned == reward and not terminated
+        np.testing.assert_allclose(obs, expected, rtol=1e-6)  # Gymnasium rounds to f32
+
+
+def test_action_repeat_sums_rewards_and_skips_states() -> None:
+    held = EnvironmentConfig(steps=200, action_repeat=5)
+    few = actions(40)
+    slow = play(make_env("pendulum", held), few)
+    fast = play(make_env("pendulum", ONCE), np.repeat(few, 5, axis=0))
+    for decision in range(1, 41):
+        np.testing.assert_array_equal(slow[decision][0], fast[5 * decision][0])
+        parts = [fast[i][1] for i in range(5 * decision - 4, 5 * decision + 1)]
+        assert slow[decision][1] == pytest.approx(sum(parts), rel=1e-12)
+    assert [row[3] for row in slow] == [False] * 40 + [True]
+
+
+def test_theta_is_applied_at_reset_and_stamped() -> None:
+    env = make_env("pendulum", ONCE, Step(theta_max=3.0, theta_min=1.0, start=2))
+    thetas = [env.reset(seed=0)[1]["theta"] for _ in range(4)]
+    assert thetas == [3.0, 3.0, 1.0, 1.0]
+    assert env.step(np.array([0.5]))[4]["theta"] == 1.0
+
+
+def test_drift_changes_the_trajectory_and_restores_it_exactly() -> None:
+    env = make_env("pendulum", ONCE, Exponential(start=1))
+    moves = actions(50)
+    first, later, again = (play(env, moves, episode=n) for n in (1, 5, 1))
+    assert same(first, again) and not same(first, later)
+
+
+def test_drift_off_is_the_frozen_system_bit_for_bit() -> None:
+    still = make_env("pendulum", ONCE, Exponential(rate=0.0))
+    for number in (1, 12, 40):
+        frozen = freeze("pendulum", 2.0, ONCE)
+        assert same(
+            play(still, actions(30), episode=number), play(frozen, actions(30), episode=3)
+        )
+
+
+def test_frozen_stays_frozen_over_resets() -> None:
+    env = freeze("pendulum", 1.25, ONCE)
+    runs = [play(env, actions(20)) for _ in range(15)]
+    assert all(same(runs[0], other) for other in runs[1:])
+    assert env.theta == 1.25
+
+
+def test_random_start_is_gymnasiums_distribution_and_seeded() -> None:
+    env = make_env("pendulum", EnvironmentConfig(start="random"))
+    starts = np.array([env.reset(seed=seed)[0] for seed in range(400)])
+    angles = np.arctan2(starts[:, 1], starts[:, 0])
+    assert abs(angles.mean()) < 0.3 and angles.std() == pytest.approx(1.81, rel=0.1)
+    assert np.abs(starts[:, 2]).max() <= 1
+    assert starts[:, 2].std() == pytest.approx(1 / np.sqrt(3), rel=0.1)
+    np.testing.assert_array_equal(env.reset(seed=5)[0], starts[5])
+
+
+def test_process_noise_has_the_stated_size() -> None:
+    quiet = make_env("pendulum", EnvironmentConfig(action_repeat=5))
+    noisy = freeze("pendulum", 2.0, EnvironmentConfig(action_repeat=5, noise_std=0.05))
+    quiet.reset(seed=0)
+    expected = quiet.step(np.array([0.3]))[0]
+    found = []
+    for seed in range(600):
+        noisy.reset(seed=seed)
+        found.append(noisy.step(np.array([0.3]))[0])
+    shift = np.array(found) - expected
+    assert shift[:, 2].std() == pytest.approx(0.05, rel=0.1)
+    assert abs(shift[:, 2].mean()) < 0.01
+    angle = np.arctan2(np.array(found)[:, 1], np.array(found)[:, 0]) % (2 * np.pi)
+    assert angle.std() == pytest.approx(0.05, rel=0.1)
+
+
+def test_actions_beyond_the_box_are_clipped() -> None:
+    assert same(
+        play(make_env("pendulum", ONCE), np.full((20, 1), 3.0)),
+        play(make_env("pendulum", ONCE), np.full((20, 1), 1.0)),
+    )
+
+
+def test_gymnasium_makes_and_approves_it() -> None:
+    env = gymnasium.make("driftrl/Pendulum-v0")
+    assert isinstance(env.unwrapped, DriftingEnv)
+    check_env(env.unwrapped)
+    env.reset(seed=0, options={"episode": 1})
+    obs, _, _, _, info = env.step(np.array([0.1]))
+    assert obs.shape == (3,) and info["theta"] == 2.0
+
+
+def test_it_draws_itself() -> None:
+    env = make_env("pendulum", render_mode="rgb_array")
+    env.reset(seed=0)
+    picture = env.render()
+    assert isinstance(picture, np.ndarray)
+    assert picture.shape == (500, 500, 3) and picture.std() > 0
+    env.close()
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="whole number from 1, received 0"):
+        make_env("pendulum").reset(seed=0, options={"episode": 0})
+    with pytest.raises(InputError, match="at least 0, got -1"):
+        freeze("pendulum", -1.0)
+    with pytest.raises(InputError, match="Unknown task 'pendulim'"):
+        make_env("pendulim")

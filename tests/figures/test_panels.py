@@ -1,0 +1,84 @@
+"""Panels hold what the records say, and nothing where they say nothing."""
+
+import dataclasses
+
+import numpy as np
+
+from driftrl.figures.panels import (
+    Panel,
+    coverage_panel,
+    error_panel,
+    return_panel,
+    span_panel,
+    study_changes,
+    study_panels,
+    theta_panel,
+)
+from driftrl.regret import StudyRegret, compare_methods
+
+
+def test_curves_are_columns_of_the_records(study: StudyRegret) -> None:
+    runs = study.runs_of("r-ombrl")
+    expected = [[record.return_executed for record in run.records] for run in runs]
+    np.testing.assert_array_equal(return_panel(study).curves["r-ombrl"], expected)
+    spans = span_panel(study).curves
+    np.testing.assert_array_equal(spans["sombrl"][0], np.arange(30))
+    np.testing.assert_array_equal(spans["sw-ombrl"][0], np.minimum(np.arange(30), 6))
+    errors = error_panel(study).curves["sombrl"]
+    assert np.isnan(errors[:, 0]).all()
+    assert errors[2, 5] == study.runs_of("sombrl")[2].records[5].model_error
+
+
+def test_references_are_theta_and_its_optimum(study: StudyRegret) -> None:
+    (theta,) = theta_panel(study).references
+    np.testing.assert_array_equal(
+        theta.values, [record.theta for record in study.runs[0].records]
+    )
+    (optimum,) = return_panel(study).references
+    np.testing.assert_allclose(optimum.values, -60 - 200 / theta.values)
+
+
+def test_the_change_begins_after_episode_10(study: StudyRegret) -> None:
+    assert study_changes(study) == [11]
+
+
+def test_all_methods_are_in_every_panel_but_thetas(study: StudyRegret) -> None:
+    panels = study_panels(study)
+    assert [panel.key for panel in panels] == [
+        "theta",
+        "returns",
+        "regret",
+        "span",
+        "model_error",
+        "coverage",
+    ]
+    for panel in panels[1:]:
+        assert list(panel.curves) == ["sombrl", "r-ombrl", "sw-ombrl"]
+
+
+def test_panels_without_records_are_empty(study: StudyRegret) -> None:
+    blind = [
+        dataclasses.replace(
+            run,
+            records=tuple(
+                dataclasses.replace(record, coverage=None) for record in run.records
+            ),
+        )
+        for run in study.runs
+    ]
+    panel = coverage_panel(compare_methods(blind, study.table))
+    assert panel.is_empty
+    assert not coverage_panel(study).is_empty
+
+
+def with_values(*values: float, is_scale: bool = True) -> Panel:
+    curves = {"sombrl": np.array([values])}
+    return Panel("key", "title", "axis", "caption", curves, is_scale=is_scale)
+
+
+def test_a_log_axis_is_used_for_positive_values_far_apart() -> None:
+    assert with_values(0.02, 0.9).log_ticks == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+    assert with_values(0.1, 0.9).log_ticks == []
+    assert with_values(0.0, 0.9).log_ticks == []
+    assert with_values(np.nan, np.nan).log_ticks == []
+    assert with_values(0.02, 0.9, is_scale=False).log_ticks == []

@@ -1,0 +1,151 @@
+"""Printed figures: what is drawn where, and that odd studies can be drawn at all."""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.collections import FillBetweenPolyCollection
+from matplotlib.figure import Figure
+from PIL import Image
+
+from driftrl.figures.printed import (
+    final_regret_figure,
+    overview_figure,
+    regret_figure,
+    spread_apart,
+)
+from driftrl.figures.style import render
+from driftrl.regret import StudyRegret
+
+DRAWINGS = [regret_figure, overview_figure, final_regret_figure]
+
+
+def texts(figure: Figure) -> set[str]:
+    return {text.get_text() for axes in figure.axes for text in axes.texts}
+
+
+def test_the_regret_figure_draws_means_and_standard_errors(study: StudyRegret) -> None:
+    figure = regret_figure(study)
+    top, bottom = figure.axes
+    lines = {line.get_label(): line for line in bottom.lines}
+    bands = [
+        one for one in bottom.collections if isinstance(one, FillBetweenPolyCollection)
+    ]
+    names = ["SOMBRL", "R-OMBRL", "SW-OMBRL"]
+    for one, name, band in zip(study.methods, names, bands, strict=True):
+        np.testing.assert_array_equal(lines[name].get_ydata(), one.mean)
+        np.testing.assert_array_equal(lines[name].get_xdata(), np.arange(1, 31))
+        heights = np.asarray(band.get_paths()[0].vertices)[:, 1]
+        assert np.isclose(heights.max(), (one.mean + one.stderr).max())
+        assert np.isclose(heights.min(), (one.mean - one.stderr).min())
+    assert {*names, "mean ± standard error, 5 seeds", "change"} <= texts(figure)
+    (theta,) = top.patches
+    np.testing.assert_array_equal(
+        theta.get_data().values,  # type: ignore[attr-defined]
+        [record.theta for record in study.runs[0].records],
+    )
+    marks = [axes.lines[-1].get_xdata() for axes in (top, bottom)]
+    assert [list(mark) for mark in marks] == [[10.5, 10.5]] * 2  # type: ignore[call-overload]
+
+
+def test_the_regret_figure_fits_one_column_at_print_resolution(
+    study: StudyRegret,
+) -> None:
+    image = Image.open(io.BytesIO(render(regret_figure(study), "png")))
+    assert image.width == 1050
+    assert image.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+    # Nothing is cut off: the outermost pixels are paper.
+    pixels = np.asarray(image.convert("L"))
+    edges = [pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]
+    assert all((edge == 255).all() for edge in edges)
+
+
+def test_the_overview_has_six_panels_with_their_names(study: StudyRegret) -> None:
+    figure = overview_figure(study)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "Drifting parameter θ",
+        "Return of an episode",
+        "Cumulative dynamic regret",
+        "Buffer span",
+        "Model error",
+        "Coverage of μ ± 2σ",
+    ]
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["SOMBRL", "R-OMBRL", "SW-OMBRL"]
+    returns = np.asarray(figure.axes[1].lines[2].get_ydata(), dtype=float)
+    expected = np.mean(
+        [
+            [record.return_executed for record in run.records]
+            for run in study.runs_of("sw-ombrl")
+        ],
+        axis=0,
+    )
+    np.testing.assert_allclose(returns, expected)
+    assert figure.axes[4].get_yscale() == "log"
+
+
+def test_final_regret_shows_every_seed_and_every_difference(study: StudyRegret) -> None:
+    left, right = final_regret_figure(study).axes
+    dots = [np.asarray(one.get_offsets())[:, 1] for one in left.collections[::2]]
+    for one, values in zip(study.methods, dots, strict=True):
+        np.testing.assert_array_equal(values, one.final.values)
+    means = [np.ravel(bars.lines[0].get_ydata())[0] for bars in right.containers]  # type: ignore[attr-defined]
+    assert means == [one.estimate.mean for one in study.differences]
+    ends = [bars.lines[1][0].get_ydata()[0] for bars in right.containers]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(
+        ends, [float(one.estimate.student.low) for one in study.differences]
+    )
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+@pytest.mark.parametrize("which", ["unfinished", "single"])
+def test_unfinished_and_single_runs_can_be_drawn(
+    draw: Callable[[StudyRegret], Figure], which: str, request: pytest.FixtureRequest
+) -> None:
+    study: StudyRegret = request.getfixturevalue(which)
+    draw(study).draw_without_rendering()
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf"])
+def test_the_same_study_gives_the_same_bytes(study: StudyRegret, kind: str) -> None:
+    first, again = (render(regret_figure(study), kind) for _ in range(2))
+    assert first == again
+
+
+def test_unfinished_curves_end_where_their_seeds_do(unfinished: StudyRegret) -> None:
+    figure = regret_figure(unfinished)
+    bottom = figure.axes[1]
+    lengths = {
+        line.get_label(): len(np.ravel(line.get_xdata())) for line in bottom.lines
+    }
+    assert (lengths["SOMBRL"], lengths["SW-OMBRL"]) == (22, 17)
+    assert bottom.get_xlim() == (0.5, 30.5)
+    assert "mean ± standard error, 1 to 2 seeds" in texts(figure)
+
+
+def test_a_method_alone_has_no_differences(single: StudyRegret) -> None:
+    assert len(final_regret_figure(single).axes) == 1
+    assert "not recorded" in texts(overview_figure(single))
+
+
+def test_labels_move_only_when_they_must() -> None:
+    apart = np.array([30.0, 10.0, 20.0])
+    np.testing.assert_allclose(spread_apart(apart, 5.0), apart)
+    # Two at 10 part evenly; the third is pushed by what is left.
+    np.testing.assert_allclose(spread_apart(np.array([10.0, 10.0]), 4.0), [8.0, 12.0])
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=8), st.floats(0, 30))
+def test_labels_keep_their_distance_and_their_centre(
+    positions: list[float], separation: float
+) -> None:
+    moved = spread_apart(np.array(positions), separation)
+    gaps = np.diff(np.sort(moved))
+    assert (gaps >= separation - 1e-9).all()
+    np.testing.assert_allclose(moved.mean(), np.mean(positions), atol=1e-9)
+    order = np.argsort(positions, kind="stable")
+    assert (np.diff(moved[order]) >= -1e-9).all()

@@ -1,0 +1,465 @@
+"""The Gaussian process: limits by hand, padding, compression, updates, refusals."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.config import GPConfig
+from driftrl.memory.normaliser import Normaliser
+from driftrl.models import gp
+from driftrl.models.base import Prediction
+from driftrl.models.cholesky import factorise, pivoted_factor
+from driftrl.models.kernels import KERNELS, gram
+from driftrl.models.likelihood import Hyperparameters, covariance, fit_hyperparameters
+from driftrl.types import Data
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+Swings = Callable[..., Data]
+CONFIGS = [
+    GPConfig(kernel="se", fit_steps=0),
+    GPConfig(kernel="matern32", fit_steps=0),
+    GPConfig(kernel="matern52", fit_steps=0),
+    GPConfig(kernel="linear", fit_steps=0),
+]
+STATIONARY = CONFIGS[:3]
+# Close to what a fit on the pendulum finds.
+HYPER = Hyperparameters(np.array([3.5, 2.5, 1.5, 9.0]), 2.4, 0.01)
+
+each_kernel = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.kernel)
+
+
+def fitted(data: Data, config: GPConfig, hyper: Hyperparameters = HYPER) -> gp.GPState:
+    """Condition on ``data`` with given hyperparameters."""
+    start = replace(gp.initial_state(3, 1, config), hyper=hyper)
+    return gp.fit(start, data, replace(config, fit_steps=0))
+
+
+def ask(posterior: gp.Posterior, obs: list[float], action: float) -> Prediction:
+    """Return the answer to one query; shares the compiled code of all of them."""
+    found = gp.predict_all(posterior, np.array([obs]), np.array([[action]]))
+    return Prediction(*(field[0] for field in found))
+
+
+def normalised(posterior: gp.Posterior, queries: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Return μ and σ of the change in units of the outputs, and σ without its copies."""
+    found = gp.predict_all(posterior, queries.obs, queries.actions)
+    change = np.asarray(found.mean) - queries.obs - np.asarray(posterior.output_mean)
+    scale = np.asarray(posterior.output_scale)
+    return change / scale, np.asarray(found.epistemic_std)[:, 0] / scale[0]
+
+
+def repeated(data: Data, times: int) -> Data:
+    columns = (data.obs, data.actions, data.rewards, data.next_obs)
+    return Data(*(np.concatenate([column] * times) for column in columns))
+
+
+# ---- limits ------------------------------------------------------------------------
+
+
+@each_kernel
+def test_without_data_it_is_the_prior(config: GPConfig) -> None:
+    state = gp.initial_state(3, 1, config)
+    hyper = Hyperparameters(np.array([1.0, 2.0, 4.0, 0.5]), 1.5, 0.2)
+    posterior = gp.posterior(replace(state, hyper=hyper), config)
+    found = ask(posterior, [0.5, -1.0, 3.0], 0.25)
+    np.testing.assert_array_equal(found.mean, [0.5, -1.0, 3.0])
+    unit = 1.0 if config.kernel != "linear" else 0.25 + 0.25 + 9 / 16 + 0.25
+    np.testing.assert_allclose(found.epistemic_std, 1.5 * unit**0.5, rtol=1e-14)
+    np.testing.assert_allclose(found.aleatoric_std, 0.2, rtol=1e-14)
+    np.testing.assert_array_equal(found.scale, np.ones(3))
+
+
+def test_after_forgetting_everything_scales_stay(swings: Swings) -> None:
+    config = GPConfig()
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
+    empty = gp.fit(state, swings(80, 80), config)
+    assert (len(empty.x), empty.offset, empty.age) == (0, 80, 0)
+    assert (empty.hyper, empty.outputs) == (state.hyper, state.outputs)
+    found = ask(gp.posterior(empty, config), [0.0, 0.0, 0.0], 0.0)
+    np.testing.assert_allclose(found.mean, state.outputs.mean, rtol=1e-14)
+    expected = state.outputs.std * state.hyper.output_scale
+    np.testing.assert_allclose(found.epistemic_std, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("config", STATIONARY, ids=lambda c: c.kernel)
+@pytest.mark.parametrize("compression", [0.0, 1e-4])
+def test_far_from_data_it_is_the_prior(
+    config: GPConfig, compression: float, swings: Swings
+) -> None:
+    config = replace(config, compression=compression)
+    state = fitted(swings(0, 80), config)
+    far = [500.0, -300.0, 4000.0]
+    found = ask(gp.posterior(state, config), far, 0.0)
+    std = state.outputs.std * HYPER.output_scale
+    np.testing.assert_allclose(found.epistemic_std, std, rtol=1e-12)
+    np.testing.assert_allclose(found.mean, far + state.outputs.mean, rtol=1e-12)
+    noise = state.outputs.std * HYPER.noise_std
+    np.testing.assert_allclose(found.aleatoric_std, noise, rtol=1e-12)
+
+
+@each_kernel
+@pytest.mark.parametrize("compression", [0.0, 1e-4, 1.0])
+@pytest.mark.parametrize("rows", [1, 40])
+def test_one_point_once_or_often(
+    config: GPConfig, compression: float, rows: int
+) -> None:
+    # The fit runs: a single outcome must not talk it into certainty.
+    config = replace(config, fit_steps=30, learn_noise=True, compression=compression)
+    hanging = np.array([[-1.0, 0.0, 0.0]])
+    after = np.array([[-0.9, 0.1, 0.5]])
+    point = Data(hanging, np.zeros((1, 1)), np.zeros(1), after)
+    state = gp.fit(gp.initial_state(3, 1, config), repeated(point, rows), config)
+    assert (state.hyper.output_scale, state.hyper.noise_std) == (1.0, config.noise_std)
+    posterior = gp.posterior(state, config)
+    found = ask(posterior, [-1.0, 0.0, 0.0], 0.0)
+    np.testing.assert_allclose(found.mean, after[0], rtol=1e-12)
+    noise = config.noise_std**2 / rows
+    # Normalised, the point is the origin, where a linear function is always 0.
+    variance = 0.0 if config.kernel == "linear" else noise / (1.0 + noise)
+    np.testing.assert_allclose(found.epistemic_std, variance**0.5, rtol=1e-6)
+    elsewhere = ask(posterior, [1.0, 0.0, 0.0], 1.0)
+    assert np.all(np.asarray(elsewhere.epistemic_std) > 0.5)
+
+
+@each_kernel
+def test_at_seen_points_only_the_noise_is_left(
+    config: GPConfig, swings: Swings
+) -> None:
+    data = swings(0, 80)
+    _, std = normalised(gp.posterior(fitted(data, config), config), data)
+    assert np.all(std <= HYPER.noise_std * (1 + 1e-6))
+
+
+@each_kernel
+def test_repeating_data_is_less_noise(config: GPConfig, swings: Swings) -> None:
+    data, queries = swings(0, 40), swings(0, 40, seed=1)
+    noisier = replace(HYPER, noise_std=0.1 * 3**0.5)
+    quiet = replace(HYPER, noise_std=0.1)
+    once = normalised(gp.posterior(fitted(data, config, quiet), config), queries)
+    often = gp.posterior(fitted(repeated(data, 3), config, noisier), config)
+    for found, expected in zip(normalised(often, queries), once, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@each_kernel
+def test_more_data_never_means_less_certainty(config: GPConfig, swings: Swings) -> None:
+    queries = swings(0, 64, seed=1)
+    few = fitted(swings(0, 60), config)
+    normal = few.inputs, few.outputs
+    many = gp.fit(few, swings(0, 100), replace(config, refit_every=2))
+    assert (many.inputs, many.outputs) == normal
+    _, before = normalised(gp.posterior(few, config), queries)
+    _, after = normalised(gp.posterior(many, config), queries)
+    assert np.all(after <= before + 1e-9)
+    assert np.median(after) < 0.95 * np.median(before)
+
+
+def test_a_fit_foresees_the_pendulum(swings: Swings) -> None:
+    config = GPConfig(learn_noise=True)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 400), config)
+    unseen = swings(0, 400, seed=1)
+    found = gp.predict_all(gp.posterior(state, config), unseen.obs, unseen.actions)
+    error = np.abs(np.asarray(found.mean) - unseen.next_obs)
+    spread = (unseen.next_obs - unseen.obs).std(axis=0)
+    assert np.sqrt(np.mean((error / spread) ** 2)) < 0.05
+    total = np.hypot(found.epistemic_std, found.aleatoric_std)
+    assert np.mean(error <= 2 * total) > 0.9
+    # Error and certainty belong together, point by point.
+    certain = found.epistemic_std[:, 0] < np.median(found.epistemic_std[:, 0])
+    assert error[certain].mean() < 0.5 * error[~certain].mean()
+
+
+# ---- shapes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "compression"),
+    [*((config, 0.0) for config in CONFIGS), (CONFIGS[0], 1e-2)],
+    ids=lambda value: getattr(value, "kernel", str(value)),
+)
+def test_padding_changes_nothing(
+    config: GPConfig,
+    compression: float,
+    swings: Swings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = replace(config, compression=compression)
+    state, queries = fitted(swings(0, 90), config), swings(0, 40, seed=1)
+    found = []
+    for sizes in ((1,), (128,), (400,)):
+        monkeypatch.setattr(gp, "SIZES", sizes)
+        posterior = gp.posterior(state, config)
+        assert len(posterior.support) % sizes[0] == 0
+        found.append(normalised(posterior, queries))
+    for mean, std in found[1:]:
+        np.testing.assert_allclose(mean, found[0][0], atol=1e-12)
+        np.testing.assert_allclose(std, found[0][1], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("points", "size"),
+    [(0, 64), (64, 64), (65, 128), (400, 512), (4096, 4096), (4097, 8192)],
+)
+def test_sizes_of_the_buckets(points: int, size: int) -> None:
+    assert gp._padded_size(points) == size
+
+
+def test_growing_within_a_bucket_compiles_once(swings: Swings) -> None:
+    config = GPConfig()
+    state = gp.initial_state(3, 1, config)
+    predict = jax.jit(lambda known, obs, action: known.predict(obs, action))
+    for points in (0, 64, 70, 100, 128):
+        state = gp.fit(state, swings(0, points), config)
+        predict(gp.posterior(state, config), jnp.zeros(3), jnp.zeros(1))
+    assert predict._cache_size() == 2  # pyright: ignore[reportAttributeAccessIssue]
+    for blank in gp.blank_posteriors(3, 1, 128, config):
+        predict(blank, jnp.zeros(3), jnp.zeros(1))
+    assert predict._cache_size() == 2  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("points", [0, 1, 64, 65, 500])
+def test_blank_posteriors_have_every_size(points: int) -> None:
+    blanks = gp.blank_posteriors(3, 1, points, GPConfig())
+    expected = [size for size in gp.SIZES if size <= gp._padded_size(points)]
+    assert [len(blank.support) for blank in blanks] == expected
+
+
+def test_many_predictions_are_single_ones(swings: Swings) -> None:
+    config = GPConfig()
+    posterior = gp.posterior(fitted(swings(0, 80), config), config)
+    queries = swings(0, 70, seed=1)
+    many = gp.predict_all(posterior, queries.obs, queries.actions)
+    one = jax.jit(lambda obs, action: posterior.predict(obs, action))
+    for row in (0, 33, 69):
+        single = one(jnp.asarray(queries.obs[row]), jnp.asarray(queries.actions[row]))
+        for whole, part in zip(many, single, strict=True):
+            assert whole.shape == (70, 3)
+            np.testing.assert_allclose(whole[row], part, rtol=1e-9, atol=1e-12)
+
+
+def test_single_precision_is_refused(swings: Swings) -> None:
+    config = GPConfig()
+    state = fitted(swings(0, 40), config)
+    posterior = gp.posterior(state, config)
+    with jax.enable_x64(False):
+        with pytest.raises(RuntimeError, match="needs double precision"):
+            gp.posterior(state, config)
+        with pytest.raises(RuntimeError, match="within jax.enable_x64"):
+            posterior.predict(jnp.zeros(3), jnp.zeros(1))
+
+
+# ---- compression -------------------------------------------------------------------
+
+
+@each_kernel
+def test_compression_is_the_subset_of_regressors(
+    config: GPConfig, swings: Swings
+) -> None:
+    config = replace(config, compression=0.5)
+    hyper = replace(HYPER, noise_std=0.3)
+    state, queries = fitted(swings(0, 120), config, hyper), swings(0, 40, seed=1)
+    mean, std = normalised(gp.posterior(state, config), queries)
+
+    noise, kernel = hyper.noise_std**2, KERNELS[config.kernel]
+    signal = covariance(kernel, hyper, state.x) - noise * np.eye(120)
+    chosen = pivoted_factor(signal, 0.5 * noise).pivots
+    assert 4 <= len(chosen) < 120
+    at = np.concatenate([queries.obs, queries.actions], axis=1)
+    scaled = [
+        rows / hyper.length_scales
+        for rows in (state.inputs.normalise(at), state.x[chosen])
+    ]
+    cross = hyper.output_scale**2 * gram(kernel, *scaled, np)
+    own, seen = signal[np.ix_(chosen, chosen)], signal[chosen]
+    inner = noise * own + seen @ seen.T
+    prior = hyper.output_scale**2 * gram(kernel, scaled[0], scaled[0], np)
+    variance = prior - cross @ np.linalg.solve(own, cross.T)
+    variance += noise * cross @ np.linalg.solve(inner, cross.T)
+    expected = cross @ np.linalg.solve(inner, seen @ state.y)
+    np.testing.assert_allclose(mean, expected, atol=1e-7)
+    np.testing.assert_allclose(std**2, np.diag(variance), atol=1e-7)
+
+
+def test_compression_stays_within_a_thousandth(swings: Swings) -> None:
+    config = GPConfig(compression=1e-4)
+    state, queries = fitted(swings(0, 400), config), swings(0, 400, seed=1)
+    compressed = gp.posterior(state, config)
+    assert np.any(np.asarray(compressed.weights), axis=1).sum() < 250
+    mean, std = normalised(
+        gp.posterior(state, replace(config, compression=0.0)), queries
+    )
+    found_mean, found_std = normalised(compressed, queries)
+    np.testing.assert_allclose(found_mean, mean, atol=1e-3)
+    np.testing.assert_allclose(found_std, std, atol=1e-3)
+    # Certainty is not bought with points left out.
+    assert np.all(found_std >= 0.995 * std)
+
+
+def test_less_compression_is_closer_to_exact(swings: Swings) -> None:
+    config = GPConfig()
+    state, queries = fitted(swings(0, 200), config), swings(0, 200, seed=1)
+    mean, std = normalised(gp.posterior(state, config), queries)
+    errors, supports = [], []
+    for share in (1e0, 1e-2, 1e-4, 1e-6, 1e-8):
+        compressed = gp.posterior(state, replace(config, compression=share))
+        found_mean, found_std = normalised(compressed, queries)
+        errors.append(max(abs(found_mean - mean).max(), abs(found_std - std).max()))
+        supports.append(np.any(np.asarray(compressed.weights), axis=1).sum())
+    assert np.all(np.diff(errors) < 0)
+    assert np.all(np.diff(supports) > 0)
+    assert errors[-1] < 1e-6
+    assert supports[0] < 100
+
+
+# ---- updates -----------------------------------------------------------------------
+
+
+def check_against_scratch(state: gp.GPState, data: Data, config: GPConfig) -> None:
+    """Compare an updated state with one made from ``data`` at once, scales given."""
+    raw_x = np.concatenate([data.obs, data.actions], axis=1)
+    x = state.inputs.normalise(raw_x)
+    y = state.outputs.normalise(data.next_obs - data.obs)
+    np.testing.assert_allclose(state.x, x, atol=1e-12)
+    np.testing.assert_allclose(state.y, y, atol=1e-12)
+    factor = factorise(covariance(KERNELS[config.kernel], state.hyper, x))
+    np.testing.assert_allclose(state.factor, factor, atol=1e-8)
+    scratch = replace(state, x=x, y=y, factor=factor)
+    wanted = normalised(gp.posterior(scratch, config), data)
+    found = normalised(gp.posterior(state, config), data)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)
+
+
+@each_kernel
+def test_appending_and_dropping_equal_starting_over(
+    config: GPConfig, swings: Swings
+) -> None:
+    config = replace(config, refit_every=100, fit_steps=10)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
+    first = state
+    rows = [
+        (0, 81),
+        (0, 120),
+        (40, 160),
+        (103, 230),
+        (200, 240),
+        (200, 240),
+        (200, 320),
+    ]
+    for age, (start, stop) in enumerate(rows, start=1):
+        data = swings(start, stop)
+        state = gp.fit(state, data, config)
+        assert (state.age, state.offset) == (age, start)
+        assert (state.hyper, state.inputs, state.outputs) == (
+            (first.hyper, first.inputs, first.outputs)
+        )
+        check_against_scratch(state, data, config)
+
+
+def test_hyperparameters_are_found_anew_every_third_time(swings: Swings) -> None:
+    config = GPConfig(refit_every=3)
+    state = gp.initial_state(3, 1, config)
+    ages, refits = [], []
+    for stop in range(40, 320, 40):
+        before = state.hyper
+        state = gp.fit(state, swings(0, stop), config)
+        ages.append(state.age)
+        refits.append(state.hyper is not before)
+    assert ages == [0, 1, 2, 0, 1, 2, 0]
+    assert refits == [True, False, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("rows", [(80, 120), (200, 240), (0, 80), (0, 200)])
+def test_data_that_the_factor_does_not_hold_start_over(
+    rows: tuple[int, int], swings: Swings
+) -> None:
+    # None of the old rows is left, or older ones have come back.
+    config = GPConfig(refit_every=100)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(40, 80), config)
+    data = swings(*rows)
+    found = gp.fit(state, data, config)
+    assert (found.age, found.offset) == (0, rows[0])
+    raw_x = np.concatenate([data.obs, data.actions], axis=1)
+    np.testing.assert_allclose(found.inputs.mean, raw_x.mean(axis=0))
+    check_against_scratch(found, data, config)
+
+
+def test_normalisation_is_of_the_retained_data_alone(swings: Swings) -> None:
+    config = GPConfig()
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 200), config)
+    state = gp.fit(state, swings(160, 240), config)
+    data = swings(160, 240)
+    change = data.next_obs - data.obs
+    np.testing.assert_allclose(state.outputs.mean, change.mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(state.outputs.std, change.std(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(state.x.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(state.x.std(axis=0), 1.0, rtol=1e-12)
+
+
+def test_the_fit_looks_at_evenly_spread_points(swings: Swings) -> None:
+    config = GPConfig(fit_points=21)
+    initial = gp.initial_state(3, 1, config)
+    state = gp.fit(initial, swings(0, 401), config)
+    rows = np.arange(0, 401, 20)
+    expected = fit_hyperparameters(
+        "se",
+        initial.hyper,
+        state.x[rows],
+        state.y[rows],
+        steps=config.fit_steps,
+        learn_noise=False,
+    )
+    np.testing.assert_array_equal(state.hyper.length_scales, expected.length_scales)
+    assert len(state.x) == len(state.factor) == 401
+
+
+def test_single_precision_data_are_subtracted_in_double(swings: Swings) -> None:
+    data = swings(0, 40)
+    obs, after = data.obs.astype(np.float32), data.next_obs.astype(np.float32)
+    single = Data(obs, data.actions.astype(np.float32), data.rewards, after)
+    state = gp.fit(gp.initial_state(3, 1, GPConfig()), single, GPConfig())
+    change = after.astype(np.float64) - obs.astype(np.float64)
+    found = state.outputs.denormalise(state.y)
+    assert state.x.dtype == np.float64
+    np.testing.assert_allclose(found, change, rtol=1e-14, atol=1e-14)
+
+
+def test_states_do_not_change(swings: Swings) -> None:
+    config = GPConfig(refit_every=100)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
+    posterior = gp.posterior(state, config)
+    copies = state.x.copy(), state.y.copy(), state.factor.copy()
+    gp.fit(state, swings(40, 120), config)
+    gp.posterior(state, replace(config, compression=1e-2))
+    for array, copy in zip((state.x, state.y, state.factor), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        state.age = 3  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        posterior.noise_std = jnp.ones(())  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@given(seed=st.integers(0, 2**32), rows=st.integers(1, 30), noise=st.floats(1e-3, 1.0))
+def test_any_data_give_finite_answers(seed: int, rows: int, noise: float) -> None:
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(rows, 3)) * 10.0 ** rng.integers(-6, 6, size=3)
+    # Some columns constant, some rows equal, some changes zero.
+    obs[:, rng.integers(3)] = 1.0
+    obs[rng.integers(rows)] = obs[0]
+    after = obs + rng.normal(size=(rows, 3)) * rng.integers(0, 2, size=3)
+    data = Data(obs, np.zeros((rows, 1)), np.zeros(rows), after)
+    config = GPConfig(noise_std=noise, fit_steps=3, compression=float(seed % 2) * 1e-3)
+    with jax.enable_x64(True):
+        state = gp.fit(gp.initial_state(3, 1, config), data, config)
+        found = gp.predict_all(gp.posterior(state, config), obs, np.ones((rows, 1)))
+    prior = Normaliser.fit(after - obs).std * state.hyper.output_scale
+    assert np.all(np.isfinite(found.mean))
+    assert np.all((found.epistemic_std >= 0) & (found.epistemic_std <= prior * 1.001))

@@ -1,0 +1,101 @@
+"""Curves, changes of θ and resets, read off records."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.results.curves import (
+    buffer_span,
+    change_starts,
+    reset_episodes,
+    soon_after_reset,
+    stack_curves,
+    theta_sequences,
+)
+from driftrl.results.records import Run
+from driftrl.types import EpisodeRecord
+
+
+def rows(thetas: list[float], retained: list[int] | None = None) -> list[EpisodeRecord]:
+    retained = retained or [1] * len(thetas)
+    return [
+        EpisodeRecord(
+            episode=n,
+            theta=theta,
+            steps=40,
+            return_executed=-float(n),
+            return_eval=None,
+            terminated=False,
+            first_retained=first,
+            transitions=0,
+            optimism=1.0,
+            model_error=None if n == 1 else 0.1 * n,
+            coverage=None,
+            epistemic_std=None,
+            wall_s=0.5,
+        )
+        for n, (theta, first) in enumerate(zip(thetas, retained, strict=True), start=1)
+    ]
+
+
+def make_run(thetas: list[float]) -> Run:
+    return Run(Path("run"), {}, tuple(rows(thetas)))
+
+
+def test_curves_end_where_the_shortest_run_does_and_none_is_nan() -> None:
+    runs = [make_run([1.0] * 3), make_run([1.0] * 2)]
+    stacked = stack_curves(runs, lambda record: record.model_error)
+    np.testing.assert_allclose(stacked, [[np.nan, 0.2], [np.nan, 0.2]])
+
+
+def test_buffer_span_is_n_minus_m() -> None:
+    records = rows([1.0] * 4, [1, 1, 2, 4])
+    assert [buffer_span(record) for record in records] == [0, 1, 1, 0]
+
+
+def test_equal_courses_of_theta_are_given_once() -> None:
+    courses = [[1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 4.0], [1.0, 2.0]]
+    runs = [make_run(course) for course in courses]
+    assert [course.tolist() for course in theta_sequences(runs)] == [[1, 2, 3], [1, 4]]
+
+
+@pytest.mark.parametrize(
+    ("thetas", "starts"),
+    [
+        ([5, 5, 5], []),
+        ([5], []),
+        ([5, 5, 3, 2, 2, 2], [3]),
+        ([5, 5, 3, 3, 4, 4], [3, 5]),
+        ([5, 4, 3, 2], []),
+        ([5, 4, 4, 4, 3], [5]),
+    ],
+)
+def test_changes_start_at_the_first_new_value_after_a_constant_one(
+    thetas: list[float], starts: list[int]
+) -> None:
+    assert change_starts(np.array(thetas, dtype=float)) == starts
+
+
+def test_a_window_never_resets_and_algorithm_1_does() -> None:
+    count = 16
+    window = [max(1, n - 4) for n in range(1, count + 1)]
+    assert reset_episodes(rows([1.0] * count, window)) == []
+    period = [max(1, 5 * ((n - 1) // 5)) for n in range(1, count + 1)]
+    assert reset_episodes(rows([1.0] * count, period)) == [6, 11, 16]
+
+
+def test_the_episodes_after_a_reset_are_marked() -> None:
+    records = rows([1.0] * 8, [1, 1, 1, 4, 4, 4, 4, 8])
+    assert np.flatnonzero(soon_after_reset(records, 2)).tolist() == [3, 4, 7]
+    assert not soon_after_reset(records, 0).any()
+
+
+@given(st.integers(3, 9), st.integers(1, 40), st.integers(0, 5))
+def test_marks_follow_from_the_reset_period(period: int, n: int, skip: int) -> None:
+    retained = [max(1, period * ((i - 1) // period)) for i in range(1, n + 1)]
+    marked = soon_after_reset(rows([1.0] * n, retained), skip)
+    expected = [i > period and (i - 1) % period < skip for i in range(1, n + 1)]
+    assert marked.tolist() == expected

@@ -1,0 +1,123 @@
+"""Configurations: complete out, strict in."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.config import ICEMConfig, OptimismConfig, RunConfig
+from driftrl.config_file import (
+    from_dict,
+    merged,
+    overridden,
+    read_toml,
+    to_dict,
+    toml_text,
+)
+from driftrl.drift.schedules import SCHEDULES, Constant, Join, Step
+from driftrl.envs.tasks import METHODS, TASKS, configure
+from driftrl.errors import InputError
+from driftrl.memory.forgetting import KeepAll, Reset, Window
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_every_configuration_survives_toml(method: str, kind: str) -> None:
+    config = configure("pendulum", method, {"drift": {"kind": kind}, "seed": 3})
+    again = from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
+    assert again == config
+    assert type(again.drift) is SCHEDULES[kind]
+
+
+def test_nested_schedules_survive_toml() -> None:
+    join = Join(parts=(Step(theta_max=3.0), Constant(value=0.5)), boundaries=(20,))
+    config = RunConfig("pendulum", "sombrl", drift=join)
+    assert from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config)))) == config
+
+
+@given(st.text(), st.floats(allow_nan=False), st.booleans(), st.integers(-9, 9))
+def test_toml_values_read_back(text: str, number: float, truth: bool, whole: int) -> None:
+    table = {"a": text, "b": {"c": number, "d": [truth, whole]}, "e": whole}
+    assert tomllib.loads(toml_text(table)) == table
+
+
+def test_methods_differ_in_forgetting_alone() -> None:
+    task = TASKS["pendulum"]
+    plain = {name: configure("pendulum", name) for name in METHODS}
+    assert plain["sombrl"].forgetting == KeepAll()
+    assert plain["r-ombrl"].forgetting == Reset(period=task.reset_period)
+    assert plain["sw-ombrl"].forgetting == Window(window=task.window)
+    rests = [{**to_dict(c), "method": "", "forgetting": ""} for c in plain.values()]
+    assert rests[0] == rests[1] == rests[2]
+
+
+def test_override_changes_one_thing() -> None:
+    base = configure("pendulum", "sw-ombrl")
+    changed = overridden(base, {"planner": {"horizon": 7}})
+    assert changed.planner.horizon == 7
+    assert overridden(changed, {"planner": {"horizon": base.planner.horizon}}) == base
+
+
+def test_a_new_kind_starts_from_its_own_defaults() -> None:
+    config = configure("pendulum", "sw-ombrl", {"forgetting": {"kind": "reset"}})
+    assert config.forgetting == Reset()
+    base = {"t": {"kind": "a", "x": 1}, "y": 2}
+    assert merged(base, {"t": {"kind": "b"}}) == {"t": {"kind": "b"}, "y": 2}
+    assert merged(base, {"t": {"z": 3}})["t"] == {"kind": "a", "x": 1, "z": 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"forgeting": {}}, "key 'forgeting'. Did you mean 'forgetting'"),
+        ({"planner": {"horzon": 3}}, "'planner.horzon'. Did you mean 'planner.horizon'"),
+        ({"drift": {"kind": "expnential"}}, "kind of drift 'expnential'. Did you mean"),
+        ({"drift": {"theta_min": 5}}, "theta_min must be at most theta_max"),
+        ({"seed": 1.5}, "seed must be a whole number, received 1.5"),
+        ({"seed": True}, "seed must be a whole number, received True"),
+        ({"seed": -1}, "seed must be a number of at least 0"),
+        ({"episodes": 0}, "episodes must be a number of at least 1, received 0"),
+        ({"model": {"noise_std": "a"}}, "model.noise_std must be a number, received 'a'"),
+        ({"model": {"noise_std": 0}}, "model.noise_std must be positive"),
+        ({"model": {"kernel": "sse"}}, "'sse'. Did you mean 'se'"),
+        ({"model": 3}, "model must be a table, received 3"),
+        ({"environment": {"noise_std": -0.1}}, "noise_std must be a number of at least 0"),
+        ({"environment": {"action_repeat": 7}}, "not a multiple of"),
+        ({"environment": {"start": "lying"}}, "no start 'lying'.*hanging or random"),
+        ({"forgetting": {"window": 0}}, "window must be a whole number, at least 1"),
+        ({"forgetting": {"kind": "reset", "period": 0}}, "period must be a whole number"),
+        ({"optimism": {"failure_probability": 1.0}}, "strictly between 0 and 1"),
+        ({"optimism": {"weight": float("nan")}}, "at least 0, received nan"),
+        ({"planner": {"elites": 300}}, "must not exceed planner.samples"),
+        ({"planner": {"carried": 1.5}}, r"planner.carried must lie in \[0, 1\]"),
+        ({"variant": "../x"}, "letters, digits"),
+    ],
+)
+def test_bad_input_is_a_sentence(changes: dict, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        configure("pendulum", "sw-ombrl", changes)
+
+
+def test_unknown_names_suggest_the_nearest() -> None:
+    with pytest.raises(InputError, match="task 'pendlum'. Did you mean 'pendulum'"):
+        configure("pendlum", "sombrl")
+    with pytest.raises(InputError, match="method 'sw-omrl'. Did you mean 'sw-ombrl'"):
+        configure("pendulum", "sw-omrl")
+
+
+def test_files_that_are_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Cannot read .*: No such file"):
+        read_toml(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("a = = 1")
+    with pytest.raises(InputError, match="not valid TOML"):
+        read_toml(tmp_path / "bad.toml")
+    with pytest.raises(InputError, match="incomplete.*Not given: task"):
+        from_dict(RunConfig, {"method": "sombrl"})
+
+
+def test_carried_elites_are_at_least_one() -> None:
+    assert ICEMConfig(elites=20, carried=0.3).carried_elites == 6
+    assert ICEMConfig(elites=2, carried=0.0).carried_elites == 1
+    assert OptimismConfig().rule == "constant"

@@ -1,0 +1,301 @@
+"""Runs: what is recorded, that it repeats, and that it resumes exactly."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from driftrl.agents.ombrl import GPPolicy
+from driftrl.config import ICEMConfig, RunConfig
+from driftrl.config_file import overridden
+from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
+from driftrl.errors import CorruptFile, EnvironmentFault, InputError
+from driftrl.memory.episodes import load_episode
+from driftrl.training import loop
+from driftrl.training.checkpoint import saved_checkpoints
+from driftrl.types import EpisodeRecord
+
+
+def ignore(_: object) -> None:
+    pass
+
+
+def run(config: RunConfig, directory: Path, *, resume: bool = False) -> list[dict]:
+    loop.run(config, directory, resume=resume, on_episode=ignore, warn=ignore)
+    return rows_of(directory)
+
+
+def rows_of(directory: Path) -> list[dict]:
+    lines = (directory / "episodes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        assert row.pop("wall_s") > 0
+    return rows
+
+
+class Stop(Exception):
+    pass
+
+
+def run_until(config: RunConfig, directory: Path, episode: int, resume: bool) -> None:
+    def stop(record: EpisodeRecord) -> None:
+        if record.episode == episode:
+            raise Stop
+
+    with pytest.raises(Stop):
+        loop.run(config, directory, resume=resume, on_episode=stop, warn=ignore)
+
+
+def test_rows_say_what_happened(tiny: RunConfig, tmp_path: Path) -> None:
+    rows = run(tiny, tmp_path)
+    assert [row["episode"] for row in rows] == [1, 2, 3, 4, 5]
+    # θ_n = exp(−max(0, n−2))·(2−1) + 1: the paper's decay from episode 2 on.
+    expected = [2.0, 2.0, 1 + np.exp(-1), 1 + np.exp(-2), 1 + np.exp(-3)]
+    np.testing.assert_allclose([row["theta"] for row in rows], expected, rtol=1e-15)
+    # A window of two episodes of 40/5 = 8 decisions.
+    assert [row["first_retained"] for row in rows] == [1, 1, 1, 2, 3]
+    assert [row["transitions"] for row in rows] == [0, 8, 16, 16, 16]
+    assert [row["steps"] for row in rows] == [8] * 5
+    assert [row["optimism"] for row in rows] == [1.0] * 5
+    assert rows[0]["model_error"] is None and rows[0]["coverage"] is None
+    for row in rows[1:]:
+        assert row["model_error"] > 0 and 0 <= row["coverage"] <= 1
+    for row in rows:
+        stored = load_episode(tmp_path / "memory", row["episode"])
+        assert row["return_executed"] == stored.rewards.sum()
+        assert row["return_eval"] is None
+
+
+def test_stored_transitions_follow_the_dynamics_of_their_own_theta(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    """Fails if θ is shifted by one episode anywhere between schedule and simulator."""
+    config = overridden(tiny, {"environment": {"noise_std": 0.0}})
+    for row in run(config, tmp_path):
+        episode = load_episode(tmp_path / "memory", row["episode"])
+        env = freeze("pendulum", row["theta"], config.environment)
+        obs, info = env.reset(seed=0)
+        assert info["theta"] == row["theta"]
+        for step in range(len(episode)):
+            np.testing.assert_array_equal(obs, episode.obs[step])
+            obs, reward, *_ = env.step(episode.actions[step])
+            assert reward == episode.rewards[step]
+            np.testing.assert_array_equal(obs, episode.next_obs[step])
+
+
+def test_same_seed_same_records_other_seed_others(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    first, again = run(tiny, tmp_path / "a"), run(tiny, tmp_path / "b")
+    assert first == again
+    other = run(dataclasses.replace(tiny, seed=1), tmp_path / "c")
+    assert other[0]["return_executed"] != first[0]["return_executed"]
+
+
+def test_evaluation_changes_nothing_in_training(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    plain = run(tiny, tmp_path / "a")
+    judged = run(overridden(tiny, {"evaluation": {"episodes": 2}}), tmp_path / "b")
+    assert all(row["return_eval"] is not None for row in judged)
+    assert [{**row, "return_eval": None} for row in judged] == plain
+
+
+def test_evaluation_of_a_deterministic_system_with_one_plan_equals_a_rollout(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    """π_n is evaluated at θ_n, not at θ_{n+1} or after learning from episode n."""
+    config = overridden(
+        tiny, {"environment": {"noise_std": 0.0}, "evaluation": {"episodes": 1}}
+    )
+    config = overridden(config, {"planner": {"samples": 400, "iterations": 6}})
+    rows = run(config, tmp_path)
+    for row in rows[1:]:
+        # So many samples that executed and evaluated plans are nearly the same.
+        assert row["return_eval"] == pytest.approx(row["return_executed"], rel=0.1)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_resumed_equals_uninterrupted(
+    tiny: RunConfig, tmp_path: Path, stop: int
+) -> None:
+    """Episode 3 of this run extends a factor: the one that was stored, bit for bit."""
+    whole = run(tiny, tmp_path / "whole")
+    run_until(tiny, tmp_path / "parts", stop, resume=False)
+    assert len(rows_of(tmp_path / "parts")) == stop
+    assert run(tiny, tmp_path / "parts", resume=True) == whole
+
+
+def test_a_finished_run_is_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
+    run(tiny, tmp_path)
+    before = (tmp_path / "episodes.jsonl").read_bytes()
+    run(tiny, tmp_path, resume=True)
+    assert (tmp_path / "episodes.jsonl").read_bytes() == before
+
+
+def test_rows_and_files_past_the_checkpoint_do_not_count(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    whole = run(tiny, tmp_path / "whole")
+    run_until(tiny, tmp_path / "parts", 3, resume=False)
+    with open(tmp_path / "parts" / "episodes.jsonl", "ab") as file:
+        file.write(b'{"episode": 4, "the')  # torn by a power cut
+    (tmp_path / "parts" / "memory" / "000004.npz").write_bytes(b"half")
+    assert run(tiny, tmp_path / "parts", resume=True) == whole
+
+
+def test_a_damaged_checkpoint_costs_one_episode(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    whole = run(tiny, tmp_path / "whole")
+    run_until(tiny, tmp_path / "parts", 3, resume=False)
+    assert saved_checkpoints(tmp_path / "parts" / "checkpoint") == [2, 3]
+    damaged = tmp_path / "parts" / "checkpoint" / "000003" / "state.npz"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(bytes(content))
+    said: list[str] = []
+    loop.run(
+        tiny, tmp_path / "parts", resume=True, on_episode=ignore, warn=said.append
+    )
+    assert len(said) == 1 and "000003 is damaged" in said[0]
+    assert "Falling back" in said[0]
+    assert rows_of(tmp_path / "parts") == whole
+
+
+def test_no_readable_checkpoint_is_an_error_that_touches_nothing(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    run_until(tiny, tmp_path, 3, resume=False)
+    for number in ("000002", "000003"):
+        (tmp_path / "checkpoint" / number / "state.npz").write_bytes(b"")
+    before = (tmp_path / "episodes.jsonl").read_bytes()
+    with pytest.raises(CorruptFile, match="can't be continued.*choose another --out"):
+        run(tiny, tmp_path, resume=True)
+    assert (tmp_path / "episodes.jsonl").read_bytes() == before
+
+
+def test_a_directory_with_another_run_is_refused(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    run_until(tiny, tmp_path, 1, resume=False)
+    other = overridden(tiny, {"forgetting": {"window": 3}})
+    with pytest.raises(
+        InputError, match=r"different run: forgetting\.window is 2 there and 3 here"
+    ):
+        run(other, tmp_path, resume=True)
+
+
+def test_a_begun_run_needs_resume(tiny: RunConfig, tmp_path: Path) -> None:
+    run_until(tiny, tmp_path, 1, resume=False)
+    with pytest.raises(InputError, match="already holds 1 episodes.*--resume"):
+        run(tiny, tmp_path)
+
+
+def test_two_processes_cannot_share_a_directory(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    def run_again(_: EpisodeRecord) -> None:
+        with pytest.raises(InputError, match="Another process is running"):
+            run(tiny, tmp_path, resume=True)
+
+    loop.run(
+        overridden(tiny, {"episodes": 1}),
+        tmp_path,
+        resume=False,
+        on_episode=run_again,
+        warn=ignore,
+    )
+
+
+@pytest.mark.parametrize("bad", ["observation", "reward"])
+def test_nan_names_episode_and_step_and_keeps_what_was_recorded(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    honest = DriftingEnv.step
+    count = 0
+
+    def step(self: DriftingEnv, action: np.ndarray) -> tuple:
+        nonlocal count
+        count += 1
+        obs, reward, terminated, truncated, info = honest(self, action)
+        if count == 8 + 4:
+            obs = np.full_like(obs, np.nan) if bad == "observation" else obs
+            reward = reward if bad == "observation" else float("inf")
+        return obs, reward, terminated, truncated, info
+
+    whole = run(tiny, tmp_path / "whole")
+    monkeypatch.setattr(DriftingEnv, "step", step)
+    with pytest.raises(EnvironmentFault, match=f"{bad}.*in episode 2, step 3"):
+        run(tiny, tmp_path / "parts")
+    assert rows_of(tmp_path / "parts") == whole[:1]
+    monkeypatch.undo()
+    assert run(tiny, tmp_path / "parts", resume=True) == whole
+
+
+def test_nothing_compiles_after_the_third_episode(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    compiled: list[tuple[int, str]] = []
+    episode = 0
+
+    def listen(event: str, seconds: float, **_: object) -> None:
+        if "backend_compile" in event:
+            compiled.append((episode, event))
+
+    def count(record: EpisodeRecord) -> None:
+        nonlocal episode
+        episode = record.episode
+
+    config = overridden(tiny, {"forgetting": {"kind": "keep_all"}, "episodes": 20})
+    config = overridden(config, {"planner": {"samples": 17}})  # compiled by no other test
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        loop.run(config, tmp_path, resume=False, on_episode=count, warn=ignore)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert any(when == 0 for when, _ in compiled)  # the listener does hear
+    assert [pair for pair in compiled if pair[0] >= 3] == []
+    # The data did outgrow a padded size meanwhile: 20 × 8 = 160 > 128 points.
+    assert rows_of(tmp_path)[-1]["transitions"] == 152
+
+
+def test_most_retained_is_what_the_rule_allows(tiny: RunConfig) -> None:
+    assert loop.most_retained(tiny) == 2 * 8
+    keeps = overridden(tiny, {"forgetting": {"kind": "keep_all"}})
+    assert loop.most_retained(keeps) == 4 * 8
+    resets = overridden(tiny, {"forgetting": {"kind": "reset", "period": 3}})
+    # m(3) = 1 and m(4) = m(5) = 3: two episodes at most.
+    assert loop.most_retained(resets) == 2 * 8
+
+
+def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> None:
+    """The learner's reward interpolates between decisions; the simulator does not."""
+    settings = overridden(tiny, {"environment": {"noise_std": 0.0}}).environment
+    reward, env = known_reward("pendulum", settings), make_env("pendulum", settings)
+    rng = np.random.default_rng(0)
+    told, earned = 0.0, 0.0
+    obs, _ = env.reset(seed=0)
+    for _ in range(settings.decisions):
+        action = rng.uniform(-1, 1, 1)
+        after, received, *_ = env.step(action)
+        row = (jnp.asarray(part, jnp.float32) for part in (obs, action, after))
+        told, earned = told + float(reward(*row)), earned + received
+        obs = after
+    assert told == pytest.approx(earned, rel=0.03)
+
+
+def test_policy_without_data_draws_actions_in_the_box() -> None:
+    planner = ICEMConfig(horizon=2, samples=4, elites=2, iterations=1)
+    policy = GPPolicy(None, 1.0, planner, 2, lambda *_: policy.begin())
+    plan = policy.begin()
+    drawn = np.array(
+        [policy.act(np.zeros(3), plan, key=jax.random.key(i))[0] for i in range(200)]
+    )
+    assert drawn.shape == (200, 2)
+    assert np.abs(drawn).max() <= 1 and np.abs(drawn.mean(axis=0)).max() < 0.15
+    assert drawn.std() == pytest.approx(1 / np.sqrt(3), rel=0.1)
