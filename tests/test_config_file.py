@@ -38,7 +38,9 @@ def test_nested_schedules_survive_toml() -> None:
 
 
 @given(st.text(), st.floats(allow_nan=False), st.booleans(), st.integers(-9, 9))
-def test_toml_values_read_back(text: str, number: float, truth: bool, whole: int) -> None:
+def test_toml_values_read_back(
+    text: str, number: float, truth: bool, whole: int
+) -> None:
     table = {"a": text, "b": {"c": number, "d": [truth, whole]}, "e": whole}
     assert tomllib.loads(toml_text(table)) == table
 
@@ -72,22 +74,34 @@ def test_a_new_kind_starts_from_its_own_defaults() -> None:
     ("changes", "sentence"),
     [
         ({"forgeting": {}}, "key 'forgeting'. Did you mean 'forgetting'"),
-        ({"planner": {"horzon": 3}}, "'planner.horzon'. Did you mean 'planner.horizon'"),
+        (
+            {"planner": {"horzon": 3}},
+            "'planner.horzon'. Did you mean 'planner.horizon'",
+        ),
         ({"drift": {"kind": "expnential"}}, "kind of drift 'expnential'. Did you mean"),
         ({"drift": {"theta_min": 5}}, "theta_min must be at most theta_max"),
         ({"seed": 1.5}, "seed must be a whole number, received 1.5"),
         ({"seed": True}, "seed must be a whole number, received True"),
         ({"seed": -1}, "seed must be a number of at least 0"),
         ({"episodes": 0}, "episodes must be a number of at least 1, received 0"),
-        ({"model": {"noise_std": "a"}}, "model.noise_std must be a number, received 'a'"),
+        (
+            {"model": {"noise_std": "a"}},
+            "model.noise_std must be a number, received 'a'",
+        ),
         ({"model": {"noise_std": 0}}, "model.noise_std must be positive"),
         ({"model": {"kernel": "sse"}}, "'sse'. Did you mean 'se'"),
         ({"model": 3}, "model must be a table, received 3"),
-        ({"environment": {"noise_std": -0.1}}, "noise_std must be a number of at least 0"),
+        (
+            {"environment": {"noise_std": -0.1}},
+            "noise_std must be a number of at least 0",
+        ),
         ({"environment": {"action_repeat": 7}}, "not a multiple of"),
         ({"environment": {"start": "lying"}}, "no start 'lying'.*hanging or random"),
         ({"forgetting": {"window": 0}}, "window must be a whole number, at least 1"),
-        ({"forgetting": {"kind": "reset", "period": 0}}, "period must be a whole number"),
+        (
+            {"forgetting": {"kind": "reset", "period": 0}},
+            "period must be a whole number",
+        ),
         ({"optimism": {"failure_probability": 1.0}}, "strictly between 0 and 1"),
         ({"optimism": {"weight": float("nan")}}, "at least 0, received nan"),
         ({"planner": {"elites": 300}}, "must not exceed planner.samples"),

@@ -60,13 +60,13 @@ class GPConfig:
     kernel: Literal["se", "matern32", "matern52", "linear"] = "se"
     """Covariance function, with one length scale an input, shared by all outputs."""
     noise_std: float = 0.01
-    """Noise σ in units of the outputs' spread; where the fit starts if it is learned."""
+    """Noise σ in units of the outputs' spread, as long as it is not learned."""
     learn_noise: bool = False
     """Whether the marginal likelihood also decides the noise."""
     fit_steps: int = 30
     """Most steps of L-BFGS on the marginal likelihood at a refit."""
     fit_points: int = 300
-    """Most points the marginal likelihood is computed on, evenly spread over the data."""
+    """Most points the marginal likelihood is computed on, spread over the data."""
     refit_every: int = 1
     """Episodes between refits; in between, data is appended and dropped only."""
     compression: float = 0.0
@@ -160,7 +160,7 @@ class EvaluationConfig:
     """How the policy of an episode is judged on the frozen system."""
 
     episodes: int = 0
-    """Extra rollouts a training episode; 0 takes the executed episode as the measure."""
+    """Extra rollouts after each episode; with 0 the executed episode is the measure."""
 
     def __post_init__(self) -> None:
         _at_least("evaluation.episodes", self.episodes, 0)

@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_dict(cls: type[T], table: Mapping[str, Any], place: str = "") -> T:
-    """Build a dataclass from nested dictionaries; every key must be one of its fields."""
+    """Build a dataclass from nested dictionaries; every key must be a field."""
     hints = typing.get_type_hints(cls)
     names = [item.name for item in fields(cls)]  # pyright: ignore[reportArgumentType]
     values = {}
@@ -58,7 +58,7 @@ def from_dict(cls: type[T], table: Mapping[str, Any], place: str = "") -> T:
 
 
 def overridden(config: T, changes: Mapping[str, Any]) -> T:
-    """Return ``config`` with nested ``changes``; a new ``kind`` starts from defaults."""
+    """Return ``config`` with ``changes``; a new ``kind`` starts from its defaults."""
     return from_dict(type(config), merged(to_dict(config), changes))
 
 

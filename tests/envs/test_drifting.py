@@ -13,7 +13,9 @@ from driftrl.errors import InputError
 ONCE = EnvironmentConfig(steps=200, action_repeat=1)
 
 
-def play(env: gymnasium.Env, actions: np.ndarray, seed: int = 0, **options: int) -> list:
+def play(
+    env: gymnasium.Env, actions: np.ndarray, seed: int = 0, **options: int
+) -> list:
     obs, info = env.reset(seed=seed, options=options or None)
     rows = [(obs, 0.0, False, False, info)]
     rows += [env.step(action) for action in actions]
@@ -77,7 +79,8 @@ def test_drift_off_is_the_frozen_system_bit_for_bit() -> None:
     for number in (1, 12, 40):
         frozen = freeze("pendulum", 2.0, ONCE)
         assert same(
-            play(still, actions(30), episode=number), play(frozen, actions(30), episode=3)
+            play(still, actions(30), episode=number),
+            play(frozen, actions(30), episode=3),
         )
 
 

@@ -28,12 +28,16 @@ def without_plotly(page: str) -> str:
     return page[:start] + page[page.index("</script>", start) :]
 
 
-def embedded_figures(page: str) -> dict[str, dict]:
+def embedded_text(page: str) -> str:
     found = re.search(
         r'<script type="application/json" id="figures">(.*?)</script>', page
     )
     assert found
-    return json.loads(found[1])
+    return found[1]
+
+
+def embedded_figures(page: str) -> dict[str, dict]:
+    return json.loads(embedded_text(page))
 
 
 def hostile(study: StudyRegret, text: str) -> StudyRegret:
@@ -73,6 +77,12 @@ def test_nothing_refers_to_the_network(page: str) -> None:
 def test_plotly_has_no_button_that_sends_the_data_away(page: str) -> None:
     assert "showSendToCloud: false" in page
     assert 'plotlyServerURL: ""' in page
+
+
+def test_figures_cannot_end_the_element_they_are_embedded_in(page: str) -> None:
+    assert "<" not in embedded_text(page)
+    title = embedded_figures(page)["differences"]["layout"]["xaxis"]["title"]["text"]
+    assert title == "difference in R<sub>30</sub> to SOMBRL"
 
 
 def test_every_method_is_in_table_and_figures(page: str, study: StudyRegret) -> None:

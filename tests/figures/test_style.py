@@ -46,12 +46,13 @@ def test_colours_stay_apart_in_greyscale_or_by_dash() -> None:
 
 
 def test_settings_are_left_as_they_were() -> None:
-    with matplotlib.rc_context({"font.size": 23.0, "lines.linewidth": 7.0}):
+    own = {"font.size": 23.0, "lines.markersize": 99.0}
+    with matplotlib.rc_context(own):  # type: ignore[arg-type]
         before = dict(matplotlib.rcParams)
         with printed_style():
             assert matplotlib.rcParams["font.size"] == 8
             # Not the reader's own setting, but what the figure was designed with.
-            assert matplotlib.rcParams["lines.linewidth"] == 1.3
+            assert matplotlib.rcParams["lines.markersize"] == 6.0
         render(Figure(), "png")
         assert dict(matplotlib.rcParams) == before
 

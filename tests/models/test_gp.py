@@ -49,7 +49,7 @@ def ask(posterior: gp.Posterior, obs: list[float], action: float) -> Prediction:
 
 
 def normalised(posterior: gp.Posterior, queries: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return μ and σ of the change in units of the outputs, and σ without its copies."""
+    """Return μ and σ of the change in units of the outputs; σ is the same for all."""
     found = gp.predict_all(posterior, queries.obs, queries.actions)
     change = np.asarray(found.mean) - queries.obs - np.asarray(posterior.output_mean)
     scale = np.asarray(posterior.output_scale)
@@ -58,7 +58,8 @@ def normalised(posterior: gp.Posterior, queries: Data) -> tuple[np.ndarray, np.n
 
 def repeated(data: Data, times: int) -> Data:
     columns = (data.obs, data.actions, data.rewards, data.next_obs)
-    return Data(*(np.concatenate([column] * times) for column in columns))
+    obs, actions, rewards, next_obs = (np.concatenate([c] * times) for c in columns)
+    return Data(obs, actions, rewards, next_obs)
 
 
 # ---- limits ------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def test_single_precision_is_refused(swings: Swings) -> None:
     with jax.enable_x64(False):
         with pytest.raises(RuntimeError, match="needs double precision"):
             gp.posterior(state, config)
-        with pytest.raises(RuntimeError, match="within jax.enable_x64"):
+        with pytest.raises(RuntimeError, match=r"within jax\.enable_x64"):
             posterior.predict(jnp.zeros(3), jnp.zeros(1))
 
 
@@ -273,14 +274,12 @@ def test_compression_is_the_subset_of_regressors(
     chosen = pivoted_factor(signal, 0.5 * noise).pivots
     assert 4 <= len(chosen) < 120
     at = np.concatenate([queries.obs, queries.actions], axis=1)
-    scaled = [
-        rows / hyper.length_scales
-        for rows in (state.inputs.normalise(at), state.x[chosen])
-    ]
-    cross = hyper.output_scale**2 * gram(kernel, *scaled, np)
+    asked = state.inputs.normalise(at) / hyper.length_scales
+    support = state.x[chosen] / hyper.length_scales
+    cross = hyper.output_scale**2 * gram(kernel, asked, support, np)
     own, seen = signal[np.ix_(chosen, chosen)], signal[chosen]
     inner = noise * own + seen @ seen.T
-    prior = hyper.output_scale**2 * gram(kernel, scaled[0], scaled[0], np)
+    prior = hyper.output_scale**2 * gram(kernel, asked, asked, np)
     variance = prior - cross @ np.linalg.solve(own, cross.T)
     variance += noise * cross @ np.linalg.solve(inner, cross.T)
     expected = cross @ np.linalg.solve(inner, seen @ state.y)
@@ -444,7 +443,7 @@ def test_states_do_not_change(swings: Swings) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         state.age = 3  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        posterior.noise_std = jnp.ones(())  # pyright: ignore[reportAttributeAccessIssue]
+        posterior.noise_std = jnp.ones(())
 
 
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 30), noise=st.floats(1e-3, 1.0))

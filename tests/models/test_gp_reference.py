@@ -26,12 +26,12 @@ def tinygp_moments(
     name: str, x: np.ndarray, y: np.ndarray, queries: np.ndarray
 ) -> Moments:
     import tinygp
+    from tinygp.kernels.distance import L2Distance
 
-    distance = tinygp.kernels.distance.L2Distance()
     unit = {
         "se": lambda: tinygp.kernels.ExpSquared(),
-        "matern32": lambda: tinygp.kernels.Matern32(distance=distance),
-        "matern52": lambda: tinygp.kernels.Matern52(distance=distance),
+        "matern32": lambda: tinygp.kernels.Matern32(distance=L2Distance()),
+        "matern52": lambda: tinygp.kernels.Matern52(distance=L2Distance()),
         "linear": lambda: tinygp.kernels.DotProduct(),
     }[name]()
     kernel = HYPER.output_scale**2 * tinygp.transforms.Linear(
@@ -78,7 +78,7 @@ def gpjax_moments(
             belief = (prior * likelihood).condition(seen)
             at = jnp.asarray(queries / HYPER.length_scales)
             answer = belief.predict(at, covariance="diagonal")
-            return answer.mean, answer.variance
+            return jnp.asarray(answer.mean), jnp.asarray(answer.variance)
 
         found = [moments(jnp.asarray(column)) for column in y.T]
     return np.stack([mean for mean, _ in found], axis=1), np.asarray(found[0][1])
@@ -98,11 +98,11 @@ def sklearn_moments(
     regressor = GaussianProcessRegressor(
         kernels.ConstantKernel(HYPER.output_scale**2) * unit,
         alpha=HYPER.noise_std**2,
-        optimizer=None,
+        optimizer=None,  # pyright: ignore[reportArgumentType]
     ).fit(x / HYPER.length_scales, y)
     at = queries / HYPER.length_scales
-    mean, std = regressor.predict(at, return_std=True)
-    return mean, std[:, 0] ** 2
+    mean, std = regressor.predict(at, return_std=True)[:2]
+    return np.asarray(mean), np.asarray(std)[:, 0] ** 2
 
 
 def predictions(

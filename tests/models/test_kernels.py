@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sklearn_kernels
 from tinygp import kernels as tinygp_kernels
+from tinygp.kernels.distance import L2Distance
 
 from driftrl.errors import InputError
 from driftrl.models.kernels import (
@@ -17,12 +18,11 @@ from driftrl.models.kernels import (
     variance_at,
 )
 
-L2 = tinygp_kernels.distance.L2Distance()
 # Made in the test: their scales take the precision of the moment.
 TINYGP = {
     "se": lambda: tinygp_kernels.ExpSquared(),
-    "matern32": lambda: tinygp_kernels.Matern32(distance=L2),
-    "matern52": lambda: tinygp_kernels.Matern52(distance=L2),
+    "matern32": lambda: tinygp_kernels.Matern32(distance=L2Distance()),
+    "matern52": lambda: tinygp_kernels.Matern52(distance=L2Distance()),
     "linear": lambda: tinygp_kernels.DotProduct(),
 }
 SKLEARN = {
@@ -134,5 +134,5 @@ def test_gram_matrices_are_symmetric_and_positive(
 
 def test_unknown_kernel_suggests_the_nearest() -> None:
     assert kernel_named("se") is KERNELS["se"]
-    with pytest.raises(InputError, match="Unknown kernel 'mattern32'.*'matern32'"):
+    with pytest.raises(InputError, match=r"Unknown kernel 'mattern32'.*'matern32'"):
         kernel_named("mattern32")

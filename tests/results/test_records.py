@@ -178,6 +178,7 @@ def test_a_full_disk_leaves_no_part_of_a_row(
         (encode_record(row(2)).replace("-123.456", "NaN").encode(), "NaN is not"),
         (encode_record(row(2)).replace("-123.456", '"x"').encode(), "is no float"),
         (encode_record(row(2)).replace("40,", "40.5,").encode(), "is no int"),
+        (encode_record(row(2)).replace("40,", "true,").encode(), "is no int"),
         (encode_record(row(2)).replace("false", "0").encode(), "is no bool"),
         (encode_record(row(2)).replace("0.95", "true").encode(), "is no float"),
         (encode_record(row(7)).encode(), "holds episode 7 where episode 2 belongs"),

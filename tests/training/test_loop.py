@@ -159,9 +159,7 @@ def test_a_damaged_checkpoint_costs_one_episode(
     content[len(content) // 2] ^= 1
     damaged.write_bytes(bytes(content))
     said: list[str] = []
-    loop.run(
-        tiny, tmp_path / "parts", resume=True, on_episode=ignore, warn=said.append
-    )
+    loop.run(tiny, tmp_path / "parts", resume=True, on_episode=ignore, warn=said.append)
     assert len(said) == 1 and "000003 is damaged" in said[0]
     assert "Falling back" in said[0]
     assert rows_of(tmp_path / "parts") == whole
@@ -243,7 +241,7 @@ def test_nothing_compiles_after_the_third_episode(
     compiled: list[tuple[int, str]] = []
     episode = 0
 
-    def listen(event: str, seconds: float, **_: object) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if "backend_compile" in event:
             compiled.append((episode, event))
 
@@ -252,7 +250,9 @@ def test_nothing_compiles_after_the_third_episode(
         episode = record.episode
 
     config = overridden(tiny, {"forgetting": {"kind": "keep_all"}, "episodes": 20})
-    config = overridden(config, {"planner": {"samples": 17}})  # compiled by no other test
+    config = overridden(
+        config, {"planner": {"samples": 17}}
+    )  # compiled by no other test
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         loop.run(config, tmp_path, resume=False, on_episode=count, warn=ignore)

@@ -79,14 +79,15 @@ def coloured_noise(
 def plan(
     objective: Objective, warm: Plan, config: ICEMConfig, *, key: Key[Array, ""]
 ) -> Plan:
-    """Improve the warm start ``warm`` on ``objective``; execute ``mean[0]`` of the result.
+    """Improve the plan ``warm`` on ``objective``; execute ``mean[0]`` of the result.
 
     ``objective`` scores one sequence of actions in [−1, 1]; higher is better.
     """
     score = jax.vmap(objective)
     carried = config.carried_elites
     spread = jnp.full_like(warm.mean, config.initial_std)
-    shape = (config.samples, *warm.mean.shape)
+    horizon, action_size = warm.mean.shape
+    shape = (config.samples, horizon, action_size)
 
     def iterate(
         search: tuple[Array, Array, Array], key: Key[Array, ""]

@@ -93,11 +93,13 @@ class GPAgent:
     def policy(self, state: AgentState) -> "GPPolicy":
         """Return the policy that a learned state drives."""
         with jax.enable_x64(True):
-            known = gp.posterior(state.model, self._model) if len(state.model.x) else None
+            known = (
+                gp.posterior(state.model, self._model) if len(state.model.x) else None
+            )
         return self._policy_on(known, state.optimism)
 
     def warm_up(self, points: int, steps: int) -> None:
-        """Compile now what episodes of ``steps`` on up to ``points`` transitions need."""
+        """Compile what episodes of ``steps`` on up to ``points`` transitions need."""
         obs, key = np.zeros(self._sizes[0]), jax.random.key(0)
         blank = [np.zeros((steps, size)) for size in self._sizes]
         with jax.enable_x64(True):

@@ -13,7 +13,10 @@ from driftrl.errors import DriftrlError, unknown_name
 # Name, module, one line of help.  A module is imported only when it is asked for.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("driftrl.cli.demo", "the paper's first figure, made on this machine"),
-    "list": ("driftrl.cli.listing", "what there is: tasks, methods, schedules, studies"),
+    "list": (
+        "driftrl.cli.listing",
+        "the tasks, methods, schedules and studies",
+    ),
     "run": ("driftrl.cli.run", "one method on one task"),
     "study": ("driftrl.cli.study", "many runs, finishing what is unfinished"),
     "oracle": ("driftrl.cli.oracle", "J*(θ), how it was obtained, and its error"),

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         "--method", default="sw-ombrl", help="name of the method (default: sw-ombrl)"
     )
     parser.add_argument("--config", help="TOML file whose settings are laid over these")
-    parser.add_argument("--out", help="directory (default: runs/<task>-<method>-s<seed>)")
+    parser.add_argument("--out", help="directory (default: runs/<name of the run>)")
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run that is in --out"
     )

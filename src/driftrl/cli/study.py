@@ -8,10 +8,10 @@ from typing import Annotated
 
 import tyro
 
+from driftrl.atomic import write_atomically
 from driftrl.cli.options import parse
 from driftrl.cli.progress import duration, study_progress
 from driftrl.errors import require
-from driftrl.atomic import write_atomically
 from driftrl.training.runner import run_all
 from driftrl.training.study import Study, find_study, read_study
 
@@ -21,7 +21,7 @@ class Arguments:
     """Which study, and where."""
 
     study: Annotated[str, tyro.conf.Positional]
-    """A study's TOML file, or the name of a shipped one (see `driftrl list studies`)."""
+    """A study's TOML file, or the name of a shipped one: `driftrl list studies`."""
     out: Path | None = None
     """Directory of the results (default: runs/<name of the study>)."""
     workers: int | None = None

@@ -32,7 +32,10 @@ class PendulumPlant(gymnasium.Env[np.ndarray, np.ndarray]):
     summed over the steps that the action is held.  Never terminates.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 30}  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
+        "render_modes": ["rgb_array", "human"],
+        "render_fps": 30,
+    }
 
     def __init__(
         self, config: EnvironmentConfig, theta: float, render_mode: str | None = None
@@ -105,8 +108,8 @@ class PendulumPlant(gymnasium.Env[np.ndarray, np.ndarray]):
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """A plant whose θ_n is put into force at the start of episode n.
 
-    The clock counts resets, from 1.  ``reset(options={"episode": n})`` sets it, which is
-    how a resumed run, or a learner that discards an episode, keeps its place.
+    The clock counts resets, from 1.  ``reset(options={"episode": n})`` sets it, which
+    is how a resumed run, or a learner that discards an episode, keeps its place.
     """
 
     def __init__(self, plant: PendulumPlant, schedule: Schedule) -> None:
@@ -188,4 +191,3 @@ def _plant(task: Task) -> type[PendulumPlant]:
     if task.name not in PLANTS:
         raise InputError(f"Task {task.name!r} has no environment in this installation.")
     return PLANTS[task.name]
-

@@ -85,16 +85,21 @@ def decision_reward(
 ) -> Callable[[Float[Array, " 3"], Float[Array, " 1"], Float[Array, " 3"]], Scalar]:
     """Return r(obs, action, next_obs), the reward of a decision held ``repeat`` steps.
 
-    Between two decisions the cost is taken to run along a straight line, so the sum over
+    Between two decisions the cost is taken to run along a straight line: the sum over
     the held steps is ``repeat`` times the mean of its ends.  The learner does not know
     the drifting θ; the small cost of torque is charged at the given, nominal one.
     """
 
     def of_decision(
-        obs: Float[Array, " 3"], action: Float[Array, " 1"], next_obs: Float[Array, " 3"]
+        obs: Float[Array, " 3"],
+        action: Float[Array, " 1"],
+        next_obs: Float[Array, " 3"],
     ) -> Scalar:
         torque = theta * action[0]
-        before, after = reward(state_of(obs), torque), reward(state_of(next_obs), torque)
+        before, after = (
+            reward(state_of(obs), torque),
+            reward(state_of(next_obs), torque),
+        )
         return 0.5 * repeat * (before + after)
 
     return of_decision

@@ -39,7 +39,7 @@ def draw_panel(
     """Draw the mean of each method over episodes, with a band of one standard error."""
     figure = graph_objects.Figure(layout=_layout(panel))
     for index, reference in enumerate(panel.references):
-        figure.add_trace(_reference_line(reference, is_first=index == 0))
+        figure.add_trace(_reference_line(reference, panel, is_first=index == 0))
     for method, curves in panel.curves.items():
         figure.add_trace(_band(curves, styles[method]))
         figure.add_trace(_line(curves, styles[method], panel))
@@ -116,7 +116,7 @@ def _line(
     curves: Float[np.ndarray, "K N"], style: MethodStyle, panel: Panel
 ) -> graph_objects.Scatter:
     centre, error = statistics.mean(curves), statistics.standard_error(curves)
-    value = ":.1%" if panel.as_percent else ":.4~g"
+    value = _number_format(panel)
     has_error = bool(np.isfinite(error).any())
     template = f"%{{y{value}}}" + (f" ± %{{customdata{value}}}" if has_error else "")
     return graph_objects.Scatter(
@@ -154,7 +154,9 @@ def _band(
     )
 
 
-def _reference_line(reference: Reference, *, is_first: bool) -> graph_objects.Scatter:
+def _reference_line(
+    reference: Reference, panel: Panel, *, is_first: bool
+) -> graph_objects.Scatter:
     return graph_objects.Scatter(
         x=list(range(1, len(reference.values) + 1)),
         y=_plain(reference.values),
@@ -163,8 +165,12 @@ def _reference_line(reference: Reference, *, is_first: bool) -> graph_objects.Sc
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         legendgroup=reference.label,
         showlegend=is_first,
-        hovertemplate="%{y:.4~g}",
+        hovertemplate=f"%{{y{_number_format(panel)}}}",
     )
+
+
+def _number_format(panel: Panel) -> str:
+    return ":.1%" if panel.as_percent else ":.4~g"
 
 
 def _layout(panel: Panel) -> dict[str, Any]:

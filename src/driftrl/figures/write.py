@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from driftrl.atomic import write_atomically
 from driftrl.errors import require
 from driftrl.figures.printed import (
     final_regret_figure,
@@ -11,7 +12,6 @@ from driftrl.figures.printed import (
 )
 from driftrl.figures.report import report_page
 from driftrl.figures.style import render
-from driftrl.atomic import write_atomically
 from driftrl.regret import OracleTable, compare_methods
 from driftrl.results.records import Run
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from driftrl.errors import CorruptFile, require
 from driftrl.atomic import flush_directory, write_atomically
+from driftrl.errors import CorruptFile, require
 from driftrl.types import Data, Episode
 
 _ARRAYS = ("obs", "actions", "rewards", "next_obs")

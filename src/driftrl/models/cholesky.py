@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import get_lapack_funcs, solve_triangular
 
 _BLOCK = 32  # columns a step of the low-rank update; wide enough to be matrix products
 
@@ -29,9 +29,10 @@ def factorise(covariance: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
     if len(covariance) == 0:
         return covariance.copy()
     scale = float(np.mean(np.diag(covariance)))
+    (potrf,) = get_lapack_funcs(("potrf",), (covariance,))
     for jitter in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
         shifted = covariance + jitter * scale * np.eye(len(covariance))
-        factor, failed = lapack.dpotrf(shifted, lower=1, clean=1)
+        factor, failed = potrf(shifted, lower=1, clean=1)
         # A NaN is no failure to every LAPACK; it always reaches the last entry.
         if not failed and np.isfinite(factor[-1, -1]):
             return factor
@@ -88,7 +89,8 @@ def invert_lower(factor: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
     """Return L⁻¹ of a lower triangular L."""
     if len(factor) == 0:
         return factor.copy()
-    inverse, _ = lapack.dtrtri(factor, lower=1)
+    (trtri,) = get_lapack_funcs(("trtri",), (factor,))
+    inverse, _ = trtri(factor, lower=1)
     return np.tril(inverse)
 
 

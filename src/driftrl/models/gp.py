@@ -230,21 +230,23 @@ def _compressed(
     s, v = np.linalg.eigh(columns.T @ columns)
     s = np.maximum(s, 0.0)
     coefficients = v @ ((v.T @ (columns.T @ state.y)) / (s + noise)[:, None])
-    weights = solve_triangular(basis, coefficients, lower=True, trans="T")
+    weights = solve_triangular(basis, coefficients, lower=True, trans=1)
     shrink = np.sqrt(s / (s + noise))[:, None] * v.T
-    whitener = solve_triangular(basis, shrink.T, lower=True, trans="T").T
+    whitener = solve_triangular(basis, shrink.T, lower=True, trans=1).T
     return state.x[pivots], weights, whitener
 
 
 def predict_all(
-    posterior: Posterior, obs: Float[np.ndarray, "N S"], actions: Float[np.ndarray, "N A"]
+    posterior: Posterior,
+    obs: Float[np.ndarray, "N S"],
+    actions: Float[np.ndarray, "N A"],
 ) -> Prediction:
     """Predict many transitions at once; the answer is in NumPy, one row each."""
     missing = _padded_size(len(obs)) - len(obs)
     found = _predict_batch(
         posterior, _padded(obs, (missing, 0)), _padded(actions, (missing, 0))
     )
-    return Prediction(*(np.asarray(field)[: len(obs)] for field in found))
+    return jax.tree.map(lambda field: field[: len(obs)], jax.device_get(found))
 
 
 @eqx.filter_jit

@@ -96,9 +96,7 @@ def interpolate(padded: Float[Array, "P+3 W+2"], state: PendulumState) -> Scalar
     column_weights = _cubic_weights((column - column_floor).astype(padded.dtype))
     flat = padded.reshape(-1)
     first = row_floor.astype(jnp.int32) * (speeds + 2) + column_floor.astype(jnp.int32)
-    near = [
-        [flat[first + (i * (speeds + 2) + j)] for j in range(4)] for i in range(4)
-    ]
+    near = [[flat[first + (i * (speeds + 2) + j)] for j in range(4)] for i in range(4)]
     value = sum(
         row_weights[i] * sum(column_weights[j] * near[i][j] for j in range(4))
         for i in range(4)
@@ -125,9 +123,7 @@ def action_value(
     return reward + interpolate(padded, after).astype(reward.dtype)
 
 
-def refined_argmax(
-    values: Float[Array, " A"], actions: Float[Array, " A"]
-) -> Scalar:
+def refined_argmax(values: Float[Array, " A"], actions: Float[Array, " A"]) -> Scalar:
     """Return the top of the parabola through the best of evenly spaced actions."""
     middle = jnp.clip(jnp.argmax(values), 1, len(values) - 2)
     left, centre, right = values[middle - 1], values[middle], values[middle + 1]

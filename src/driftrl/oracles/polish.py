@@ -11,7 +11,7 @@ with k the gain of the linear-quadratic regulator at upright.  A return that is 
 one that is achieved: it bounds the optimum from below.
 """
 
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ import scipy.linalg
 import scipy.optimize
 from jaxtyping import Array, Bool, Float
 
-from driftrl.envs.pendulum import PendulumState, Scalar, repeated_step, reward, wrap
+from driftrl.envs.pendulum import PendulumState, Scalar, repeated_step, wrap
 
 CAUGHT_ANGLE = 0.6  # rad
 CAUGHT_SPEED = 3.0  # rad/s
@@ -31,11 +31,10 @@ ENOUGH = 1e-4  # a round that gains less is the last
 
 
 class Trajectory(NamedTuple):
-    """What happened in one episode under the feedback."""
+    """What happened in one episode, decision by decision."""
 
     actions: Float[Array, " D"]
-    angles: Float[Array, " D"]
-    speeds: Float[Array, " D"]
+    states: PendulumState
 
 
 class Polished(NamedTuple):
@@ -48,51 +47,49 @@ class Polished(NamedTuple):
 
 @cache
 def upright_gain(repeat: int) -> tuple[float, float]:
-    """Return the regulator's gain at upright, in N·m for an angle and a speed.
+    """Return the regulator's gain k at upright, in N·m for an angle and for a speed.
 
-    The dynamics and the cost of a held torque are linearised at rest, upright, where
-    the problem in terms of torque does not depend on θ.
+    The dynamics and the cost of a torque held for ``repeat`` steps are linearised at
+    rest, upright; in terms of torque they do not depend on θ.
     """
 
-    def advance(point: Float[Array, " 3"]) -> Float[Array, " 2"]:
-        held = repeated_step(PendulumState(*point[:2]), point[2], jnp.ones(()), repeat)
-        return jnp.stack(held[0])
-
-    def cost(point: Float[Array, " 3"]) -> Scalar:
-        held = repeated_step(PendulumState(*point[:2]), point[2], jnp.ones(()), repeat)
-        return -held[1]
+    def held(point: Float[Array, " 3"]) -> tuple[PendulumState, Scalar]:
+        state = PendulumState(point[0], point[1])
+        return repeated_step(state, point[2], jnp.ones(()), repeat)
 
     with jax.enable_x64(True):
         upright = jnp.zeros(3)
-        slope = np.asarray(jax.jit(jax.jacobian(advance))(upright))
-        curvature = np.asarray(jax.jit(jax.hessian(cost))(upright))
+        slopes = jax.jit(jax.jacobian(lambda point: held(point)[0]))(upright)
+        slope = np.stack([np.asarray(row) for row in slopes])
+        cost = -np.asarray(jax.jit(jax.hessian(lambda point: held(point)[1]))(upright))
     dynamics, drive = slope[:, :2], slope[:, 2:]
-    state_cost, cross, torque_cost = (
-        curvature[:2, :2],
-        curvature[:2, 2:],
-        curvature[2:, 2:],
-    )
     ahead = scipy.linalg.solve_discrete_are(
-        dynamics, drive, state_cost, torque_cost, s=cross
+        dynamics, drive, cost[:2, :2], cost[2:, 2:], s=cost[:2, 2:]
     )
     gain = np.linalg.solve(
-        torque_cost + drive.T @ ahead @ drive, drive.T @ ahead @ dynamics + cross.T
+        cost[2:, 2:] + drive.T @ ahead @ drive,
+        drive.T @ ahead @ dynamics + cost[2:, :2],
     )
     return float(gain[0, 0]), float(gain[0, 1])
 
 
-def _feedback(state: PendulumState, theta: Scalar, repeat: int) -> Scalar:
-    """Return the regulator's answer −k·s in units of the action."""
-    angle_gain, speed_gain = upright_gain(repeat)
-    torque = angle_gain * wrap(state.angle) + speed_gain * state.speed
-    return -torque / jnp.maximum(theta, 1e-6)
+class _Problem(NamedTuple):
+    """What stays the same while one episode is polished."""
+
+    start: PendulumState
+    theta: Scalar
+    gain: Float[Array, " 2"]
+    """k in units of the action."""
+
+
+def _feedback(state: PendulumState, gain: Float[Array, " 2"]) -> Array:
+    return -(gain[0] * wrap(state.angle) + gain[1] * state.speed)
 
 
 def _episode(
     offsets: Float[Array, " D"],
     caught: Bool[Array, " D"],
-    start: PendulumState,
-    theta: Scalar,
+    problem: _Problem,
     repeat: int,
 ) -> tuple[Scalar, Trajectory]:
     """Return the return of the offsets u_t, and what happened."""
@@ -101,15 +98,76 @@ def _episode(
         state: PendulumState, inputs: tuple[Array, Array]
     ) -> tuple[PendulumState, tuple[Scalar, Trajectory]]:
         offset, caught = inputs
-        answer = jnp.where(caught, _feedback(state, theta, repeat), 0.0)
-        action = jnp.clip(offset + answer, -1.0, 1.0)
-        after, reward = repeated_step(state, action, theta, repeat)
-        return after, (reward, Trajectory(action, state.angle, state.speed))
+        feedback = jnp.where(caught, _feedback(state, problem.gain), 0.0)
+        action = jnp.clip(offset + feedback, -1.0, 1.0)
+        after, reward = repeated_step(state, action, problem.theta, repeat)
+        return after, (reward, Trajectory(action, state))
 
-    _, (rewards, trajectory) = jax.lax.scan(decide, start, (offsets, caught))
+    _, (rewards, trajectory) = jax.lax.scan(decide, problem.start, (offsets, caught))
     return rewards.sum(), trajectory
 
 
-_ascend = jax.jit(
+_with_slope = jax.jit(
     jax.value_and_grad(_episode, has_aux=True), static_argnames="repeat"
 )
+
+
+def _caught(states: PendulumState) -> Bool[np.ndarray, " D"]:
+    """Mark the decisions from which on the pendulum stays near upright."""
+    near = (np.abs(np.asarray(wrap(states.angle))) < CAUGHT_ANGLE) & (
+        np.abs(np.asarray(states.speed)) < CAUGHT_SPEED
+    )
+    return np.logical_and.accumulate(near[::-1])[::-1]
+
+
+def _climb(
+    trajectory: Trajectory, problem: _Problem, repeat: int
+) -> tuple[float, Trajectory]:
+    """Run L-BFGS-B from a trajectory once, with the pendulum caught when it was."""
+    caught = _caught(trajectory.states)
+    feedback = np.asarray(_feedback(trajectory.states, problem.gain))
+    offsets = np.asarray(trajectory.actions) - np.where(caught, feedback, 0.0)
+
+    def observe(offsets: np.ndarray) -> tuple[tuple[Scalar, Trajectory], Array]:
+        return _with_slope(jnp.asarray(offsets), jnp.asarray(caught), problem, repeat)
+
+    def loss(offsets: np.ndarray) -> tuple[float, np.ndarray]:
+        (value, _), slope = observe(offsets)
+        return -float(value), -np.asarray(slope)
+
+    found = scipy.optimize.minimize(
+        loss,
+        offsets,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(None, None) if held else (-1.0, 1.0) for held in caught],
+        options={"maxiter": ITERATIONS},
+    )
+    (value, trajectory), _ = observe(found.x)
+    return float(value), trajectory
+
+
+def polish(
+    actions: Float[np.ndarray, " D"],
+    start: tuple[float, float],
+    theta: float,
+    repeat: int,
+) -> Polished:
+    """Climb from ``actions`` to a local optimum of the return from ``start``."""
+    with jax.enable_x64(True):
+        # A motor without torque has no regulator: any finite gain will do.
+        gain = jnp.asarray(upright_gain(repeat)) / max(theta, 1e-6)
+        state = PendulumState(jnp.float64(start[0]), jnp.float64(start[1]))
+        problem = _Problem(state, jnp.float64(theta), gain)
+        free = jnp.zeros(len(actions), bool)
+        given = jnp.asarray(actions, jnp.float64)
+        (value, trajectory), _ = _with_slope(given, free, problem, repeat)
+        best = Polished(np.asarray(trajectory.actions), float(value))
+        for _ in range(ROUNDS):
+            value, trajectory = _climb(trajectory, problem, repeat)
+            gained = value - best.value
+            if gained > 0:
+                best = Polished(np.asarray(trajectory.actions), value)
+            if gained < ENOUGH:
+                break
+    return best

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, get_type_hints
 
-from driftrl.errors import CorruptFile, InputError, require
 from driftrl.atomic import flush_directory, write_atomically
+from driftrl.errors import CorruptFile, InputError, require
 from driftrl.types import EpisodeRecord
 
 CONFIG_FILE = "config.toml"

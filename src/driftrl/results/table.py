@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars
 
-from driftrl.errors import require
 from driftrl.atomic import write_atomically
+from driftrl.errors import require
 from driftrl.results.records import COLUMNS, Run
 
 _POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}

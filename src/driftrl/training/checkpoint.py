@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from driftrl.errors import CorruptFile
 from driftrl.atomic import flush_directory
+from driftrl.errors import CorruptFile
 
 T = TypeVar("T")
 KEPT = 2
@@ -37,7 +37,7 @@ def flatten(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def unflatten(template: T, arrays: dict[str, np.ndarray], prefix: str = "") -> T:
-    """Return a copy of ``template`` that holds ``arrays``; the inverse of ``flatten``."""
+    """Return ``template`` with ``arrays`` in it: the inverse of ``flatten``."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(template):  # pyright: ignore[reportArgumentType]
         old, path = getattr(template, field.name), f"{prefix}{field.name}"
@@ -47,7 +47,7 @@ def unflatten(template: T, arrays: dict[str, np.ndarray], prefix: str = "") -> T
             values[field.name] = arrays[path]
         else:
             values[field.name] = type(old)(arrays[path].item())
-    return dataclasses.replace(template, **values)  # pyright: ignore[reportArgumentType, reportReturnType]
+    return dataclasses.replace(template, **values)  # pyright: ignore[reportArgumentType]
 
 
 def save_checkpoint(directory: Path, episodes: int, state: Any) -> None:

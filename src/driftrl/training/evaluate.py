@@ -25,9 +25,7 @@ def evaluate(
     return float(np.mean(returns))
 
 
-def _rollout(
-    policy: GPPolicy, env: Env, *, seed: int, place: tuple[int, int]
-) -> float:
+def _rollout(policy: GPPolicy, env: Env, *, seed: int, place: tuple[int, int]) -> float:
     obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, *place))
     plan, total, step, over = policy.begin(), 0.0, 0, False
     while not over:

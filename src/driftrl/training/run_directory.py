@@ -1,10 +1,10 @@
 """The files of one run, and who may write them.
 
-    config.toml      the complete configuration, with the versions that ran it
-    episodes.jsonl   one row an episode
-    memory/          one immutable file an episode
-    checkpoint/      the newest two
-    lock             held by the process that runs it
+config.toml      the complete configuration, with the versions that ran it
+episodes.jsonl   one row an episode
+memory/          one immutable file an episode
+checkpoint/      the newest two
+lock             held by the process that runs it
 """
 
 import fcntl
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from driftrl.atomic import remove_leftovers, write_atomically
 from driftrl.config import RunConfig
 from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError
-from driftrl.atomic import remove_leftovers, write_atomically
 from driftrl.memory.episodes import EpisodeMemory, load_memory, save_episode
 from driftrl.results.records import RecordWriter, read_records, truncate_records
 from driftrl.training.checkpoint import (
@@ -33,7 +33,9 @@ Warn = Callable[[str], None]
 class RunDirectory:
     """One run's directory, locked while it is open."""
 
-    def __init__(self, path: Path, config: RunConfig, *, resume: bool, warn: Warn) -> None:
+    def __init__(
+        self, path: Path, config: RunConfig, *, resume: bool, warn: Warn
+    ) -> None:
         """Open the directory of a new run, or of the same run to go on with it.
 
         Args:
@@ -67,7 +69,9 @@ class RunDirectory:
             self._records.close()
         self._lock.close()
 
-    def restore(self, template: Any, sizes: tuple[int, int]) -> tuple[Any, EpisodeMemory]:
+    def restore(
+        self, template: Any, sizes: tuple[int, int]
+    ) -> tuple[Any, EpisodeMemory]:
         """Return state and memory at the newest readable checkpoint.
 
         Rows and files of later episodes, which no checkpoint covers, no longer count.
@@ -105,8 +109,8 @@ class RunDirectory:
         if not path.exists():
             if self._records_path.exists():
                 raise InputError(
-                    f"{self.path} has episodes but no config.toml, so it can't be known "
-                    "which run they belong to. Choose another --out."
+                    f"{self.path} has episodes but no config.toml, so it can't be "
+                    "known which run they belong to. Choose another --out."
                 )
             table = {**to_dict(config), "versions": _versions()}
             write_atomically(path, toml_text(table).encode())
@@ -146,19 +150,23 @@ class RunDirectory:
         return template, 0
 
     def _rows(self) -> int:
-        return len(read_records(self._records_path)) if self._records_path.exists() else 0
+        return (
+            len(read_records(self._records_path)) if self._records_path.exists() else 0
+        )
 
 
 def _require_same(stored: RunConfig, asked: RunConfig, path: Path) -> None:
     differing = _differences(to_dict(stored), to_dict(asked))
     if differing:
         raise InputError(
-            f"{path} holds a different run: {'; '.join(differing)}. Choose another --out, "
-            "or ask for the run that is there."
+            f"{path} holds a different run: {'; '.join(differing)}. Choose another "
+            "--out, or ask for the run that is there."
         )
 
 
-def _differences(stored: dict[str, Any], asked: dict[str, Any], at: str = "") -> list[str]:
+def _differences(
+    stored: dict[str, Any], asked: dict[str, Any], at: str = ""
+) -> list[str]:
     found = []
     for key in sorted(stored.keys() | asked.keys()):
         old, new = stored.get(key), asked.get(key)

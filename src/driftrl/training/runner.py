@@ -50,8 +50,9 @@ class _Worker:
         self._log = open(directory / "log.txt", "ab")  # noqa: SIM115 - see finish()
         environment = dict(os.environ)
         prepare(environment)
+        command = [sys.executable, "-m", "driftrl.training.worker"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "driftrl.training.worker", str(directory)],
+            [*command, str(directory), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
@@ -94,8 +95,8 @@ def run_all(
 ) -> tuple[Failure, ...]:
     """Run what is unfinished, each in ``out/<its name>``, and return what failed.
 
-    A run that fails or is killed leaves the others alone.  When this function is left by
-    an exception (Ctrl-C), the processes are killed; their files stay resumable.
+    A run that fails or is killed leaves the others alone.  When this function is left
+    by an exception (Ctrl-C), the processes are killed; their files stay resumable.
     """
     total = sum(run.episodes for run in runs)
     waiting = [r for r in runs if episodes_done(out / r.name) < r.episodes]
@@ -115,9 +116,7 @@ def run_all(
                 finished += failure is None
             done = sum(min(episodes_done(out / r.name), r.episodes) for r in runs)
             names = tuple(worker.config.name for worker in active)
-            on_status(
-                Status(done, total, names, finished, len(runs), tuple(failures))
-            )
+            on_status(Status(done, total, names, finished, len(runs), tuple(failures)))
     finally:
         for worker in active:
             worker.stop()

@@ -1,19 +1,19 @@
 """Studies: a figure or a sweep as data, expanded into runs.
 
-    name = "gp_pendulum"
-    title = "…"
-    summary = "what one will see"
-    task = "pendulum"
-    methods = ["sombrl", "r-ombrl", "sw-ombrl"]
-    seeds = [0, 1, 2, 3, 4]
+name = "gp_pendulum"
+title = "…"
+summary = "what one will see"
+task = "pendulum"
+methods = ["sombrl", "r-ombrl", "sw-ombrl"]
+seeds = [0, 1, 2, 3, 4]
 
-    [settings]                  # of every run, over the task's own
-    episodes = 30
+[settings]                  # of every run, over the task's own
+episodes = 30
 
-    [[variants]]                # optional: each multiplies the methods it names
-    name = "w3"
-    methods = ["sw-ombrl"]
-    settings = { forgetting = { window = 3 } }
+[[variants]]                # optional: each multiplies the methods it names
+name = "w3"
+methods = ["sw-ombrl"]
+settings = { forgetting = { window = 3 } }
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
 """One run in a process of its own: its configuration comes in on standard input.
 
-    python -m driftrl.training.worker DIRECTORY < config.toml
+``python -m driftrl.training.worker DIRECTORY PARENT < config.toml``, where PARENT is
+the process that started it and without which it ends.
 """
 
 import os
@@ -18,7 +19,8 @@ from driftrl.training.process import prepare
 
 def main() -> int:
     """Run, resuming what is there; return the exit status."""
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    directory, parent = Path(sys.argv[1]), int(sys.argv[2])
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     prepare(os.environ)
     try:
         config = from_dict(RunConfig, tomllib.loads(sys.stdin.read()))
@@ -26,7 +28,7 @@ def main() -> int:
 
         run(
             config,
-            Path(sys.argv[1]),
+            directory,
             resume=True,
             on_episode=lambda record: None,
             warn=lambda message: print(message, file=sys.stderr, flush=True),

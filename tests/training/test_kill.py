@@ -1,0 +1,108 @@
+"""Power cuts: a run killed at random moments equals one that never was."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from driftrl.config import RunConfig
+from driftrl.config_file import overridden, to_dict, toml_text
+
+WORKER = [sys.executable, "-m", "driftrl.training.worker"]
+
+
+def start(config: RunConfig, directory: Path) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [*WORKER, str(directory), str(os.getpid())], stdin=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(toml_text(to_dict(config)).encode())
+    process.stdin.close()
+    return process
+
+
+def rows(directory: Path) -> list[str]:
+    """Return the rows as they stand in the file, byte for byte, without wall time."""
+    found = []
+    for line in (directory / "episodes.jsonl").read_text().splitlines():
+        before, _, after = line.partition('"wall_s":')
+        assert after, "every row has its wall time"
+        rest = after.lstrip().split(",", 1)
+        found.append(before + (rest[1] if len(rest) > 1 else "}"))
+        json.loads(line)
+    return found
+
+
+def killed_and_resumed(config: RunConfig, directory: Path, kills: int) -> int:
+    """Kill a run ``kills`` times at random moments, then let it end."""
+    moments = random.Random(0)
+    landed = 0
+    while landed < kills:
+        process = start(config, directory)
+        before = len(list(directory.glob("memory/0*.npz")))
+        # Wait until it works, then some: importing takes longer than an episode.
+        while process.poll() is None and not _moved(directory, before):
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0.0, 0.25))
+        process.kill()
+        if process.wait() == 0:
+            raise AssertionError(f"the run ended after {landed} of {kills} kills")
+        landed += 1
+    assert start(config, directory).wait() == 0
+    return landed
+
+
+def _moved(directory: Path, before: int) -> bool:
+    return len(list(directory.glob("memory/0*.npz"))) > before
+
+
+def check(config: RunConfig, tmp_path: Path, kills: int) -> None:
+    assert start(config, tmp_path / "whole").wait() == 0
+    killed_and_resumed(config, tmp_path / "killed", kills)
+    assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
+    leftovers = [path.name for path in (tmp_path / "killed").rglob("*.tmp")]
+    assert leftovers == []
+
+
+@pytest.mark.kill
+def test_two_kills(tiny: RunConfig, tmp_path: Path) -> None:
+    check(overridden(tiny, {"episodes": 20}), tmp_path, kills=2)
+
+
+@pytest.mark.kill
+@pytest.mark.slow
+def test_twenty_kills(tiny: RunConfig, tmp_path: Path) -> None:
+    check(overridden(tiny, {"episodes": 200}), tmp_path, kills=20)
+
+
+@pytest.mark.kill
+def test_a_worker_ends_with_its_parent(tiny: RunConfig, tmp_path: Path) -> None:
+    endless = overridden(tiny, {"episodes": 10_000})
+    (tmp_path / "config.toml").write_text(toml_text(to_dict(endless)))
+    script = (
+        "import os, subprocess, time\n"
+        f"child = subprocess.Popen({[*WORKER, str(tmp_path / 'run')]!r} +"
+        f" [str(os.getpid())], stdin=open({str(tmp_path / 'config.toml')!r}))\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    patience = time.monotonic() + 20
+    while Path(f"/proc/{child}/cmdline").exists() and time.monotonic() < patience:
+        if not Path(f"/proc/{child}/cmdline").read_bytes():
+            break  # a zombie that nobody waits for
+        time.sleep(0.1)
+    else:
+        assert not Path(f"/proc/{child}/cmdline").exists()

@@ -1,0 +1,161 @@
+"""Studies: what they expand to, and a runner that loses nothing."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftrl.config import RunConfig
+from driftrl.config_file import overridden, toml_text
+from driftrl.errors import InputError
+from driftrl.training.runner import Status, episodes_done, run_all
+from driftrl.training.study import (
+    Study,
+    find_study,
+    read_study,
+    shipped_studies,
+)
+
+BASE: dict[str, Any] = {
+    "name": "s",
+    "title": "t",
+    "summary": "u",
+    "task": "pendulum",
+    "methods": ["sombrl", "sw-ombrl"],
+    "seeds": [0, 1],
+}
+
+
+def write(path: Path, **changes: Any) -> Path:
+    path.write_text(toml_text({**BASE, **changes}))
+    return path
+
+
+def test_methods_times_seeds(tmp_path: Path) -> None:
+    study = read_study(write(tmp_path / "s.toml", settings={"episodes": 7}))
+    assert [run.name for run in study.runs()] == [
+        "pendulum-sombrl-s0",
+        "pendulum-sw-ombrl-s0",
+        "pendulum-sombrl-s1",
+        "pendulum-sw-ombrl-s1",
+    ]
+    assert {run.episodes for run in study.runs()} == {7}
+
+
+def test_variants_lie_over_settings(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    write(path, settings={"episodes": 7}, seeds=[3])
+    with open(path, "a") as file:
+        file.write(
+            '[[variants]]\nname = "w=2"\nmethods = ["sw-ombrl"]\n'
+            "settings = { forgetting = { window = 2 }, episodes = 9 }\n"
+        )
+    (run,) = read_study(path).runs()
+    assert run.name == "pendulum-sw-ombrl-w=2-s3"
+    assert (run.forgetting.window, run.episodes) == (2, 9)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"seeds": []}, "needs seeds"),
+        ({"seeds": [1, 1]}, "one of them twice"),
+        ({"methods": ["sombr"]}, "method 'sombr'. Did you mean 'sombrl'"),
+        ({"methods": ["sombrl", "sombrl"]}, "same name"),
+        ({"task": "pendul"}, "Unknown task 'pendul'"),
+        ({"sedes": [1]}, "key 'sedes'. Did you mean 'seeds'"),
+        ({"settings": {"drift": {"theta_min": 9}}}, "theta_min must be at most"),
+    ],
+)
+def test_refusals_name_the_file(tmp_path: Path, changes: dict, sentence: str) -> None:
+    path = write(tmp_path / "wrong.toml", **changes)
+    with pytest.raises(InputError, match=f"wrong.toml: .*{sentence}"):
+        read_study(path)
+
+
+def test_shipped_studies_are_found_by_name_and_are_valid() -> None:
+    assert "gp_pendulum" in shipped_studies()
+    for name, path in shipped_studies().items():
+        assert find_study(name) == path
+        assert isinstance(read_study(path), Study) and read_study(path).name == name
+    with pytest.raises(InputError, match="'gp_pendulm'. Did you mean 'gp_pendulum'"):
+        find_study("gp_pendulm")
+    with pytest.raises(InputError, match="no study file 'none.toml'"):
+        find_study("none.toml")
+
+
+def test_the_figures_study_is_what_the_paper_describes() -> None:
+    runs = read_study(find_study("gp_pendulum")).runs()
+    assert len({run.seed for run in runs}) == 5
+    assert {run.method for run in runs} == {"sombrl", "r-ombrl", "sw-ombrl"}
+    for run in runs:
+        thetas = [run.drift(n) for n in range(1, run.episodes + 1)]
+        assert thetas[:10] == [thetas[0]] * 10 and thetas[10] < thetas[9]
+        assert thetas[-1] == pytest.approx(thetas[0] / 2, rel=1e-6)
+
+
+@pytest.fixture
+def two(tiny: RunConfig) -> list[RunConfig]:
+    short = overridden(tiny, {"episodes": 2})
+    return [short, overridden(short, {"seed": 1})]
+
+
+def test_runner_finishes_what_is_missing_and_repeats_nothing(
+    two: list[RunConfig], tmp_path: Path
+) -> None:
+    seen: list[Status] = []
+    assert run_all(two, tmp_path, workers=2, on_status=seen.append) == ()
+    assert seen[-1].episodes_done == seen[-1].episodes_total == 4
+    assert seen[-1].runs_done == 2
+    stamp = {run.name: _stamp(tmp_path / run.name) for run in two}
+    assert all(episodes_done(tmp_path / run.name) == 2 for run in two)
+    longer = [two[0], overridden(two[1], {"seed": 2})]
+    assert run_all(longer, tmp_path, workers=2, on_status=seen.append) == ()
+    assert stamp[two[0].name] == _stamp(tmp_path / two[0].name)
+
+
+def test_a_failed_run_is_reported_and_the_rest_goes_on(
+    two: list[RunConfig], tmp_path: Path
+) -> None:
+    directory = tmp_path / two[0].name
+    directory.mkdir(parents=True)
+    (directory / "config.toml").write_text('task = "other"\nmethod = "sombrl"\n')
+    (failure,) = run_all(two, tmp_path, workers=1, on_status=lambda _: None)
+    assert failure.name == two[0].name and failure.status == 2
+    assert "holds a different run" in failure.reason and failure.log.exists()
+    assert episodes_done(tmp_path / two[1].name) == 2
+
+
+@pytest.mark.kill
+def test_a_killed_run_is_reported_and_finished_the_next_time(
+    two: list[RunConfig], tmp_path: Path
+) -> None:
+    killed = False
+
+    def kill_one(status: Status) -> None:
+        nonlocal killed
+        if not killed and status.running:
+            killed = True
+            os.kill(_worker_of(tmp_path / status.running[0]), signal.SIGKILL)
+
+    (failure,) = run_all(two, tmp_path, workers=2, on_status=kill_one)
+    assert failure.status == -signal.SIGKILL and "signal 9" in failure.reason
+    assert run_all(two, tmp_path, workers=2, on_status=lambda _: None) == ()
+    assert all(episodes_done(tmp_path / run.name) == 2 for run in two)
+
+
+def _stamp(directory: Path) -> int:
+    return (directory / "episodes.jsonl").stat().st_mtime_ns
+
+
+def _worker_of(directory: Path) -> int:
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.fsencode(str(directory)) in words:
+            return int(process.name)
+    raise AssertionError(f"no process runs {directory}")
