@@ -4,8 +4,29 @@ The agent at episode n learns from episodes m(n) … n−1 alone; every method i
 of m(n).  Importing this package is cheap: what is slow to load waits until it is used.
 """
 
+import importlib
+from typing import Any
+
 from driftrl.envs.registration import register
 
 __version__ = "0.1.0"
 
 register()
+
+# Where the public names live; they are imported, with JAX, when they are first used.
+_HOMES = {
+    "RunConfig": "driftrl.config",
+    "Session": "driftrl.training.session",
+    "configure": "driftrl.envs.tasks",
+    "freeze": "driftrl.envs.drifting",
+    "make_env": "driftrl.envs.drifting",
+    "make_session": "driftrl.training.loop",
+    "run": "driftrl.training.loop",
+}
+__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"driftrl has no {name!r}; it has {', '.join(_HOMES)}.")
+    return getattr(importlib.import_module(_HOMES[name]), name)

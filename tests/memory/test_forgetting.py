@@ -19,6 +19,7 @@ from driftrl.memory.forgetting import (
     KeepAll,
     Reset,
     Window,
+    most_transitions,
 )
 
 Unchecked = Callable[[ModuleType], Any]
@@ -27,6 +28,7 @@ Unchecked = Callable[[ModuleType], Any]
 Buffer = list[tuple[int, int]]
 
 FULL_LENGTH = 8
+UNITS = ("episodes", "transitions")
 HISTORIES = st.lists(
     st.one_of(st.just(FULL_LENGTH), st.integers(1, FULL_LENGTH)), max_size=30
 )
@@ -241,3 +243,24 @@ def test_lengths_must_be_those_of_the_episodes_before(rule: Forgetting, n: int) 
 def test_bad_lengths_are_refused(plain: Any, length: Any) -> None:
     with pytest.raises(InputError, match=rf"lengths of .* received \[{length}\]\."):
         plain.Evidence((3, length))
+
+
+def test_most_transitions_by_hand() -> None:
+    assert most_transitions(KeepAll(), 30, 40) == 29 * 40
+    assert most_transitions(Window(window=5), 30, 40) == 200
+    assert most_transitions(Window(window=50), 30, 40) == 29 * 40
+    assert most_transitions(Reset(period=100, unit="transitions"), 30, 40) == 100
+    assert most_transitions(Window(window=9, unit="transitions"), 30, 40) == 40
+    assert most_transitions(Window(window=5), 1, 40) == 0
+
+
+@given(lengths=HISTORIES, size=st.integers(1, 60), unit=st.sampled_from(UNITS))
+def test_no_run_retains_more_than_most_transitions(
+    lengths: list[int], size: int, unit: Any
+) -> None:
+    episodes = len(lengths) + 1
+    for rule in (KeepAll(), Reset(size, unit), Window(size, unit)):
+        most = most_transitions(rule, episodes, FULL_LENGTH)
+        for n in range(1, episodes + 1):
+            first = rule.first_retained(n, Evidence(tuple(lengths[: n - 1])))
+            assert sum(lengths[first - 1 : n - 1]) <= most

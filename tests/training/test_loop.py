@@ -264,15 +264,6 @@ def test_nothing_compiles_after_the_third_episode(
     assert rows_of(tmp_path)[-1]["transitions"] == 152
 
 
-def test_most_retained_is_what_the_rule_allows(tiny: RunConfig) -> None:
-    assert loop.most_retained(tiny) == 2 * 8
-    keeps = overridden(tiny, {"forgetting": {"kind": "keep_all"}})
-    assert loop.most_retained(keeps) == 4 * 8
-    resets = overridden(tiny, {"forgetting": {"kind": "reset", "period": 3}})
-    # m(3) = 1 and m(4) = m(5) = 3: two episodes at most.
-    assert loop.most_retained(resets) == 2 * 8
-
-
 def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> None:
     """The learner's reward interpolates between decisions; the simulator does not."""
     settings = overridden(tiny, {"environment": {"noise_std": 0.0}}).environment

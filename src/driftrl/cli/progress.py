@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -118,3 +118,18 @@ def study_progress() -> Iterator[_StudyProgress]:
     )
     with Progress(*columns, console=console) as progress:
         yield _StudyProgress(progress)
+
+
+@contextlib.contextmanager
+def oracle_progress() -> Iterator[Callable[[int, int], None]]:
+    """Say on standard error how many oracle values are still being computed."""
+    started = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        text = f"computing J*(θ): {done} of {total}"
+        if done:
+            left = (time.monotonic() - started) / done * (total - done)
+            text += f", {duration(left)} left"
+        print(text, file=sys.stderr, flush=True)
+
+    yield tell

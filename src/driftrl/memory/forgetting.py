@@ -132,6 +132,22 @@ FORGETTING: dict[str, type[Forgetting]] = {
 """Every forgetting rule by its kind."""
 
 
+def most_transitions(rule: Forgetting, episodes: int, steps: int) -> int:
+    """Return how many transitions a run may learn from at once, at most.
+
+    Args:
+        rule: What the run forgets.
+        episodes: Length N of the run.
+        steps: Transitions of an episode that runs its full time.
+    """
+    everything = (episodes - 1) * steps
+    if isinstance(rule, KeepAll):
+        return everything
+    size = rule.window if isinstance(rule, Window) else rule.period
+    held = size * steps if rule.unit == "episodes" else max(size, steps)
+    return min(everything, held)
+
+
 def _last_reset(lengths: Sequence[int], capacity: int) -> int:
     """Return the first episode in a buffer that is emptied when one does not fit."""
     first, held = 1, 0

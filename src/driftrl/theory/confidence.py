@@ -32,11 +32,12 @@ def confidence_width(
     at every step so far and ``horizon_steps`` = n·T.
     """
     log_term = outputs * np.log(horizon_steps / failure_probability)
-    return rkhs_bound + noise_std * np.sqrt(2.0 * (np.asarray(gain) + log_term))
+    width = rkhs_bound + noise_std * np.sqrt(2.0 * (np.asarray(gain) + log_term))
+    return np.asarray(width)
 
 
 def exploration_weight(
     width: ArrayLike, *, reward_max: float, steps: int, noise_std: float
 ) -> Float[np.ndarray, "..."]:
     """Return λ = R_max·T/σ · β (eq: exploration bonus weight)."""
-    return reward_max * steps / noise_std * np.asarray(width)
+    return np.asarray(reward_max * steps / noise_std * np.asarray(width))

@@ -1,14 +1,16 @@
 """The simulator's loop: a configuration becomes episodes, records and checkpoints."""
 
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from driftrl.agents.ombrl import GPAgent
+from driftrl.agents.ombrl import AgentState, GPAgent
 from driftrl.config import RunConfig
 from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
 from driftrl.envs.tasks import check_fits, task_named
-from driftrl.memory.forgetting import Evidence
+from driftrl.memory.episodes import EpisodeMemory
+from driftrl.memory.forgetting import most_transitions
 from driftrl.training.evaluate import evaluate
 from driftrl.training.run_directory import RunDirectory, Warn
 from driftrl.training.session import Session
@@ -20,26 +22,29 @@ def run(
     config: RunConfig,
     directory: Path,
     *,
-    resume: bool,
-    on_episode: Callable[[EpisodeRecord], None],
-    warn: Warn,
+    resume: bool = False,
+    on_episode: Callable[[EpisodeRecord], None] = lambda record: None,
+    warn: Warn = warnings.warn,
 ) -> None:
-    """Run a configuration in a directory, from where it stands to its last episode."""
+    """Run a configuration in a directory, from where it stands to its last episode.
+
+    Args:
+        config: The run.
+        directory: Where its files are; made if it is not there.
+        resume: Whether episodes that are already there may be continued.
+        on_episode: Is told each episode's row once the episode is safe on disk.
+        warn: Is told what a user should know but needn't act on.
+    """
     check_fits(config)
     agent, sizes = make_agent(config)
     with RunDirectory(directory, config, resume=resume, warn=warn) as files:
         state, memory = files.restore(agent.initial_state(), sizes)
-        session = Session(
-            agent,
-            config.forgetting,
-            memory,
-            steps=config.environment.decisions,
-            seed=config.seed,
-            state=state,
-        )
+        session = _session(config, agent, memory, state)
         env = make_env(config.task, config.environment, config.drift)
         if session.number <= config.episodes:
-            agent.warm_up(most_retained(config), config.environment.decisions)
+            steps = config.environment.decisions
+            points = most_transitions(config.forgetting, config.episodes, steps)
+            agent.warm_up(points, steps)
         while session.number <= config.episodes:
             record, episode = run_episode(session, env, config)
             files.append(record, episode, session.state)
@@ -107,11 +112,21 @@ def make_agent(config: RunConfig) -> tuple[GPAgent, tuple[int, int]]:
     return agent, sizes
 
 
-def most_retained(config: RunConfig) -> int:
-    """Return the most transitions that the run will ever learn from at once."""
-    steps = config.environment.decisions
-    lengths = (steps,) * config.episodes
-    return max(
-        (n - config.forgetting.first_retained(n, Evidence(lengths[: n - 1]))) * steps
-        for n in range(1, config.episodes + 1)
+def make_session(config: RunConfig) -> Session:
+    """Return a new session of a configuration, for loops of one's own."""
+    check_fits(config)
+    agent, sizes = make_agent(config)
+    return _session(config, agent, EpisodeMemory(*sizes), agent.initial_state())
+
+
+def _session(
+    config: RunConfig, agent: GPAgent, memory: EpisodeMemory, state: AgentState
+) -> Session:
+    return Session(
+        agent,
+        config.forgetting,
+        memory,
+        steps=config.environment.decisions,
+        seed=config.seed,
+        state=state,
     )

@@ -46,7 +46,7 @@ class Session:
         *,
         steps: int,
         seed: int,
-        state: AgentState | None = None,
+        state: AgentState,
     ) -> None:
         """Start with an empty or a filled memory, and the state that goes with it.
 
@@ -64,7 +64,7 @@ class Session:
         self._steps = steps
         self._running: _Running | None = None
         self.memory = memory
-        self.state = state or agent.initial_state()
+        self.state = state
         self._policy = agent.policy(self.state)
 
     @property

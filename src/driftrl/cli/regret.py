@@ -1,0 +1,91 @@
+"""``driftrl regret``: cumulative dynamic regret a method, with intervals."""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from driftrl.cli.options import parse, print_json, print_table
+from driftrl.cli.progress import oracle_progress
+from driftrl.training.process import prepare
+
+if TYPE_CHECKING:
+    from driftrl.regret import StudyRegret
+    from driftrl.results.statistics import Interval
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which results, and how to print them."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """Directory of a study or of a single run."""
+    json: bool = False
+    """Print one JSON document instead of tables."""
+
+
+def main(argv: list[str]) -> int:
+    """Print the regret of recorded runs."""
+    summary = "Print the cumulative dynamic regret of recorded runs, method by method."
+    arguments = parse(Arguments, argv, "regret", summary)
+    prepare(os.environ)
+    from driftrl.oracles.lookup import oracle_of_runs
+    from driftrl.regret import compare_methods
+    from driftrl.results.document import regret_document
+    from driftrl.results.records import load_runs
+
+    runs = load_runs(arguments.directory)
+    with oracle_progress() as tell:
+        study = compare_methods(runs, oracle_of_runs(runs, tell))
+    if arguments.json:
+        print_json(regret_document(study))
+    else:
+        _print(study)
+    return 0
+
+
+def _print(study: "StudyRegret") -> None:
+    print(f"Cumulative dynamic regret R_N after N = {study.episodes} episodes.")
+    print(f"Oracle: {study.table.provenance}\n")
+    print_table(
+        ["method", "seeds", "R_N", "standard error", "95 % bootstrap interval"],
+        [
+            [
+                one.method,
+                len(one.seeds),
+                _number(one.final.mean),
+                _number(one.final.stderr),
+                _interval(one.final.bootstrap),
+            ]
+            for one in study.methods
+        ],
+    )
+    if study.differences:
+        print(f"\nDifference to {study.baseline}, paired by seed:\n")
+        columns = ["method", "seeds", "R_N difference", "95 % bootstrap", "95 % t"]
+        print_table(
+            columns,
+            [
+                [
+                    one.method,
+                    len(one.seeds),
+                    _number(one.estimate.mean),
+                    _interval(one.estimate.bootstrap),
+                    _interval(one.estimate.student),
+                ]
+                for one in study.differences
+            ],
+        )
+    for warning in study.warnings:
+        print(f"\nWarning: {warning}")
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.0f}"
+
+
+def _interval(interval: "Interval") -> str:
+    return f"[{_number(float(interval.low))}, {_number(float(interval.high))}]"

@@ -1,0 +1,48 @@
+"""``driftrl report``: figures as PNG and PDF, and one self-contained HTML page."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from driftrl.cli.options import parse
+from driftrl.cli.progress import oracle_progress
+from driftrl.training.process import prepare
+from driftrl.training.study import read_study
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which results."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """Directory of a study or of a single run."""
+
+
+def main(argv: list[str]) -> int:
+    """Draw the report of recorded runs."""
+    summary = "Draw figures and one HTML page from recorded runs."
+    write_and_tell(parse(Arguments, argv, "report", summary).directory)
+    return 0
+
+
+def write_and_tell(directory: Path) -> None:
+    """Write the report of a directory of results and say where it is."""
+    prepare(os.environ)
+    from driftrl.figures.write import write_report
+    from driftrl.oracles.lookup import oracle_of_runs
+    from driftrl.results.records import load_runs
+
+    runs = load_runs(directory)
+    with oracle_progress() as tell:
+        table = oracle_of_runs(runs, tell)
+    title, description = directory.name, ""
+    if (directory / "study.toml").is_file():
+        study = read_study(directory / "study.toml")
+        title, description = study.title, study.summary
+    paths = write_report(runs, table, directory / "report", title, description)
+    print("The report:")
+    for path in paths:
+        print(f"  {path}")

@@ -1,0 +1,40 @@
+"""Examples and the README's code run as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+EXAMPLES = sorted((TOP / "examples").glob("*.py"))
+
+
+def run(code: list[str], directory: Path) -> str:
+    # As a user would: without the strictness of the tests.
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("JAX_NUMPY")}
+    done = subprocess.run(
+        [sys.executable, *code],
+        cwd=directory,
+        env=plain,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path: Path, tmp_path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 80
+    assert run([str(path)], tmp_path).strip()
+
+
+def test_readme_code(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        run(["-c", block], tmp_path)
