@@ -110,7 +110,8 @@ def queries_of_a_decision(posterior: gp.Posterior) -> list[Batch]:
     def _(
         size: int, batched: list[bool], obs: jax.Array, actions: jax.Array
     ) -> tuple[Prediction, Prediction]:
-        assert all(batched) and len(obs) == size
+        if not batched[0]:  # all plans start in the same state
+            obs = jnp.broadcast_to(obs, (size, *obs.shape))
         jax.debug.callback(note, obs, actions)
         every = Prediction(True, True, True, True)  # pyright: ignore[reportArgumentType]
         return jax.vmap(posterior.predict)(obs, actions), every
@@ -128,7 +129,7 @@ class Reference:
         hyper = state.hyper
         self._state = state
         self._regressor = GaussianProcessRegressor(
-            ConstantKernel(hyper.output_scale**2) * RBF(hyper.length_scales),
+            ConstantKernel(hyper.output_scale**2) * RBF(hyper.length_scales),  # pyright: ignore[reportArgumentType]
             alpha=hyper.noise_std**2,
             optimizer=None,  # pyright: ignore[reportArgumentType]
         ).fit(state.x, state.y)
@@ -236,10 +237,11 @@ def main() -> None:
     fastest = min(spent for name, spent in times.items() if name not in posteriors)
     ratio = fastest / times["driftrl, exact"]
     console.print(
-        f"Exact against the faster of the two: {ratio:.1f} times faster "
-        f"(wanted: {BAR:g}).  Medians of {ROUNDS} rounds in turn; driftrl on one thread "
-        "makes the whole decision, scikit-learn answers its queries; Δ in spreads of "
-        "the state changes."
+        f"Medians of {ROUNDS} rounds in turn.  driftrl makes the whole decision on one "
+        "thread, scikit-learn only answers its queries; Δ in spreads of the changes.\n"
+        f"Exact against the faster scikit-learn: {ratio:.1f} times faster, "
+        f"{'as' if ratio >= BAR else 'NOT as'} wanted (at least {BAR:g}).",
+        highlight=False,
     )
 
 

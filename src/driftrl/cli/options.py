@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 T = TypeVar("T")
+_LEAST_WIDTH = 132
 
 
 def parse(arguments: type[T], argv: list[str], command: str, summary: str) -> T:
@@ -30,4 +31,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    Console(soft_wrap=False).print(table)
+    console = Console(highlight=False)
+    # Folding words into a narrow column is worse than a line that the terminal wraps.
+    console.width = max(console.width, _LEAST_WIDTH)
+    console.print(table)

@@ -48,7 +48,7 @@ def regret_figure(study: StudyRegret) -> Figure:
         figure.subplots_adjust(left=0.145, right=0.80, top=0.975, bottom=0.145)
         _draw_panel(top, theta_panel(study), styles)
         _draw_panel(bottom, regret_panel(study), styles)
-        top.set_ylabel(r"$\theta_n$", rotation=0, va="center", labelpad=10)
+        top.set_ylabel(r"$\theta_n$")
         _tick_extremes(top, study)
         bottom.set_ylabel(r"Cumulative regret $R_n$")
         bottom.set_xlabel(r"Episode $n$")

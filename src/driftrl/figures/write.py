@@ -12,6 +12,7 @@ from driftrl.figures.printed import (
 )
 from driftrl.figures.report import report_page
 from driftrl.figures.style import render
+from driftrl.figures.sweep import sweep_figure, sweeps_of
 from driftrl.regret import OracleTable, compare_methods
 from driftrl.results.records import Run
 
@@ -50,7 +51,8 @@ def write_report(
     study = compare_methods(runs, oracle_table)
     directory.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, draw in FIGURES.items():
+    sweep = {"sweep": sweep_figure} if sweeps_of(study) else {}
+    for name, draw in {**FIGURES, **sweep}.items():
         figure = draw(study)
         for kind in ("png", "pdf"):
             path = directory / f"{name}.{kind}"

@@ -196,8 +196,9 @@ class Run:
 
     @property
     def method(self) -> str:
-        """Name of the method."""
-        return self.config["method"]
+        """Name of the method, with the variant that a study made of it."""
+        variant = self.config.get("variant", "")
+        return f"{self.config['method']} {variant}".strip()
 
     @property
     def seed(self) -> int:
@@ -207,7 +208,7 @@ class Run:
     @property
     def label(self) -> str:
         """Name by which the run is spoken of: task, method and seed."""
-        return f"{self.task}-{self.method}-s{self.seed}"
+        return f"{self.task}-{self.method.replace(' ', '-')}-s{self.seed}"
 
     @property
     def planned_episodes(self) -> int:

@@ -12,6 +12,7 @@ from driftrl.envs.tasks import check_fits, task_named
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import most_transitions
 from driftrl.training.evaluate import evaluate
+from driftrl.training.process import mended_cache
 from driftrl.training.run_directory import RunDirectory, Warn
 from driftrl.training.session import Session
 from driftrl.training.streams import Purpose, integer_for
@@ -44,7 +45,8 @@ def run(
         if session.number <= config.episodes:
             steps = config.environment.decisions
             points = most_transitions(config.forgetting, config.episodes, steps)
-            agent.warm_up(points, steps)
+            with mended_cache():
+                agent.warm_up(points, steps)
         while session.number <= config.episodes:
             record, episode = run_episode(session, env, config)
             files.append(record, episode, session.state)

@@ -1,7 +1,10 @@
 """What a process that runs driftrl sets up before JAX is imported."""
 
+import contextlib
 import os
-from collections.abc import MutableMapping
+import shutil
+import warnings
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 _ONE_THREAD = {
@@ -19,6 +22,28 @@ def cache_directory() -> Path:
     return Path(base) / "driftrl"
 
 
+def _compiled_code() -> Path:
+    return cache_directory() / "jax"
+
+
+@contextlib.contextmanager
+def mended_cache() -> Iterator[None]:
+    """Compile within this; a cache of compiled code that was damaged is cleared.
+
+    JAX writes the entries of its cache in place and never replaces one.  One that a
+    power cut has torn would cost its compilation, and a warning, at every start.
+    """
+    with warnings.catch_warnings(record=True) as raised:
+        yield
+    for warning in raised:
+        if "persistent compilation cache entry" in str(warning.message):
+            shutil.rmtree(_compiled_code(), ignore_errors=True)
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+
+
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Ask for one thread and for a cache of compiled code, unless the user has chosen.
 
@@ -27,5 +52,5 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     """
     for name, value in _ONE_THREAD.items():
         environment.setdefault(name, value)
-    environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_directory() / "jax"))
+    environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(_compiled_code()))
     environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

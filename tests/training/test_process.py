@@ -1,0 +1,57 @@
+"""What a process sets up: one thread, and a cache that mends itself."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from driftrl.training.process import cache_directory, mended_cache, prepare
+
+
+def test_prepare_leaves_the_users_choices_alone() -> None:
+    environment = {"OMP_NUM_THREADS": "8"}
+    prepare(environment)
+    assert environment["OMP_NUM_THREADS"] == "8"
+    assert environment["OPENBLAS_NUM_THREADS"] == "1"
+    assert environment["JAX_COMPILATION_CACHE_DIR"] == str(cache_directory() / "jax")
+
+
+def test_cache_directory_follows_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_directory() == Path("/somewhere/driftrl")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path.home() / ".cache" / "driftrl"
+
+
+def test_other_warnings_travel_on() -> None:
+    with pytest.warns(UserWarning, match="watch out"), mended_cache():
+        warnings.warn("watch out", stacklevel=1)
+
+
+def test_a_torn_cache_of_compiled_code_is_cleared_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code = (
+        "import os; from driftrl.training.process import mended_cache, prepare;"
+        "os.environ.pop('JAX_COMPILATION_CACHE_DIR', None); prepare(os.environ);"
+        "import jax, jax.numpy as jnp\n"
+        "with mended_cache(): jax.jit(lambda x: jnp.sin(x) + 1)(1.0)"
+    )
+
+    def compile_something() -> list[Path]:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
+        return list((tmp_path / "driftrl" / "jax").glob("*-cache"))
+
+    entries = compile_something()
+    assert entries
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:-20])
+    assert compile_something() == []  # cleared
+    again = compile_something()
+    assert [path.name for path in again] == [path.name for path in entries]
