@@ -26,7 +26,7 @@ MAX_ARGUMENTS = 7  # self and cls are not counted
 
 DATA = {"types", "errors", "atomic"}
 RECORDS = {"results", "regret", "figures"}
-CONFIGURED = DATA | {"drift", "memory", "config", "config_file"}
+CONFIGURED = DATA | {"drift", "memory", "config", "config_deep", "config_file"}
 LEARNING = CONFIGURED | {"theory", "models", "imagination", "agents"}
 RUNNING = LEARNING | {"envs", "training", "results"}
 
@@ -40,13 +40,14 @@ MAY_IMPORT = {
     "drift": DATA,
     "memory": DATA | {"drift"},
     "config_file": DATA,
-    "config": DATA | {"drift", "memory", "config_file"},
+    "config_deep": DATA,
+    "config": DATA | {"drift", "memory", "config_file", "config_deep"},
     "envs": CONFIGURED,
     "models": CONFIGURED | {"theory"},
     "imagination": CONFIGURED | {"theory", "models"},
     "agents": CONFIGURED | {"theory", "models", "imagination"},
     "training": LEARNING | {"envs", "results"},
-    "oracles": RUNNING,
+    "oracles": RUNNING | RECORDS,
     "results": DATA | RECORDS,
     "regret": DATA | RECORDS,
     "figures": DATA | RECORDS,

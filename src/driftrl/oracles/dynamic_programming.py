@@ -5,11 +5,14 @@ Backward over the number k of decisions that are left, on a grid of states::
     V_0(s)     = 0
     V_{k+1}(s) = max_{a ∈ [−1, 1]}  r(s, a, θ) + V_k(f(s, a, θ))
 
-where f and r hold the action for ``repeat`` time steps.  Between the points of the grid
-V is interpolated by cubic convolution, limited to the values at the corners of its
-cell: V has cliffs, beside which a plain cubic overshoots, and the maximum over actions
-would gather the overshoots up.  The pendulum is symmetric, V(φ, ω) = V(−φ, −ω), so only
-φ ≥ 0 is computed.  θ is an argument of the compiled program, the grid is not.
+where f and r hold the action for ``repeat`` time steps.  With process noise w after
+each decision V_k(f) becomes its expectation, E[V_k(f + w)].
+
+Between the points of the grid V is interpolated by cubic convolution, limited to the
+values at the corners of the cell: V has cliffs, beside which a plain cubic overshoots,
+and the maximum over actions would gather the overshoots up.  The pendulum is symmetric,
+V(φ, ω) = V(−φ, −ω), so only φ ≥ 0 is computed.  θ is an argument of the compiled
+program, the grid is not.
 """
 
 from dataclasses import dataclass
@@ -22,9 +25,10 @@ from jaxtyping import Array, Float
 
 from driftrl.envs.pendulum import MAX_SPEED, PendulumState, Scalar, repeated_step
 from driftrl.errors import require
+from driftrl.oracles.trajectory import Trajectory
 
-Tables = Float[Array, "K P W"]
-"""V_0 … V_D on P angles from −π on, and W speeds from −MAX_SPEED to MAX_SPEED."""
+Padded = Float[Array, "P_padded W_padded"]
+"""A table with a margin, as ``pad`` makes it."""
 
 TURN = 2.0 * jnp.pi
 SEARCHED_ACTIONS = 101  # by the greedy policy: one state at a time, so it may be finer
@@ -55,6 +59,9 @@ class Grid:
             f"A grid needs at least 3 actions, got {self.actions}.",
         )
 
+    def __str__(self) -> str:
+        return f"{self.angles} angles × {self.speeds} speeds × {self.actions} actions"
+
     def coarsened(self) -> "Grid":
         """Return the grid with twice the spacing of states, for error estimates."""
         angles = max(4, 2 * (self.angles // 4))
@@ -83,7 +90,7 @@ def _cubic_weights(t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar]:
     )
 
 
-def interpolate(padded: Float[Array, "P+3 W+2"], state: PendulumState) -> Scalar:
+def interpolate(padded: Padded, state: PendulumState) -> Scalar:
     """Return the value of a padded table at any state, in the table's precision."""
     angles, speeds = padded.shape[0] - 3, padded.shape[1] - 2
     row = (state.angle / TURN + 0.5) * angles
@@ -112,7 +119,7 @@ def interpolate(padded: Float[Array, "P+3 W+2"], state: PendulumState) -> Scalar
 
 
 def action_value(
-    padded: Float[Array, "P+3 W+2"],
+    padded: Padded,
     state: PendulumState,
     action: Scalar,
     theta: Scalar,
@@ -142,7 +149,7 @@ def _half_turn(grid: Grid, dtype: jnp.dtype) -> PendulumState:
     return PendulumState(angle.reshape(-1), speed.reshape(-1))
 
 
-def _mirrored(half: Float[Array, "P/2+1 W"]) -> Float[Array, "P W"]:
+def _mirrored(half: Float[Array, "M W"]) -> Float[Array, "2*M-2 W"]:
     """Complete a table by V(φ, ω) = V(−φ, −ω); its first angle is −π."""
     return jnp.concatenate([half[:0:-1, ::-1], half[:-1]], axis=0)
 
@@ -170,30 +177,66 @@ def _backup(
     return _mirrored(best.reshape(-1, grid.speeds))
 
 
+def expected_after_noise(
+    table: Float[Array, "P W"], noise_std: Scalar, grid: Grid
+) -> Float[Array, "P W"]:
+    """Return E[V(s + w)], w ~ N(0, noise_std²) on angle and speed, on the grid.
+
+    By Gauss–Hermite quadrature with three points a dimension: 0 and ±√3 σ.
+    """
+    padded = pad(table)
+    states = _half_turn(grid, table.dtype)
+    deviations = jnp.asarray([0.0, 3.0**0.5, -(3.0**0.5)], table.dtype) * noise_std
+    shares = jnp.asarray([2.0 / 3.0, 1.0 / 6.0, 1.0 / 6.0], table.dtype)
+
+    def shifted(noise: tuple[Scalar, Scalar]) -> Float[Array, " S"]:
+        speed = jnp.clip(states.speed + noise[1], -MAX_SPEED, MAX_SPEED)
+        noisy = PendulumState(states.angle + noise[0], speed)
+        return jax.vmap(partial(interpolate, padded))(noisy)
+
+    pairs = jnp.meshgrid(deviations, deviations)
+    values = jax.lax.map(shifted, (pairs[0].reshape(-1), pairs[1].reshape(-1)))
+    expected = jnp.outer(shares, shares).reshape(-1) @ values
+    return _mirrored(expected.reshape(-1, grid.speeds))
+
+
+class Values(NamedTuple):
+    """V on P angles from −π on and W speeds from −MAX_SPEED to MAX_SPEED."""
+
+    whole: Float[Array, "P W"]
+    """V_D, the best expected return of the whole episode."""
+    rest: Float[Array, "D P W"]
+    """V_0 … V_{D−1}, each expected over the noise: what a decision leaves to gain."""
+
+
 @partial(jax.jit, static_argnames=("grid", "repeat", "decisions"))
 def value_tables(
-    theta: Scalar, *, grid: Grid, repeat: int, decisions: int
-) -> Float[Array, "K P W"]:
-    """Return V_0 … V_decisions for one θ."""
+    theta: Scalar,
+    noise_std: Scalar | None = None,
+    *,
+    grid: Grid,
+    repeat: int,
+    decisions: int,
+) -> Values:
+    """Return V_0 … V_D for D decisions, in the precision of θ."""
     actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
+    states = _half_turn(grid, theta.dtype)
     advance = partial(repeated_step, theta=theta, repeat=repeat)
-    of_states = jax.vmap(advance, in_axes=(0, None))
+    of_states = jax.vmap(lambda state, action: advance(state, action), (0, None))
     # Where an action leads does not depend on k: computed once, not in every backup.
-    transitions = jax.lax.map(
-        partial(of_states, _half_turn(grid, theta.dtype)), actions
-    )
+    transitions = jax.lax.map(partial(of_states, states), actions)
 
     def body(table: Array, _: None) -> tuple[Array, Array]:
-        following = _backup(table, transitions, theta, grid, repeat)
-        return following, following
+        if noise_std is not None:
+            table = expected_after_noise(table, noise_std, grid)
+        return _backup(table, transitions, theta, grid, repeat), table
 
     nothing = jnp.zeros((grid.angles, grid.speeds), theta.dtype)
-    _, tables = jax.lax.scan(body, nothing, None, length=decisions)
-    return jnp.concatenate([nothing[None], tables])
+    return Values(*jax.lax.scan(body, nothing, None, length=decisions))
 
 
 def greedy_action(
-    padded: Float[Array, "P+3 W+2"], state: PendulumState, theta: Scalar, repeat: int
+    padded: Padded, state: PendulumState, theta: Scalar, repeat: int
 ) -> Scalar:
     """Return the action that maximises Q(s, a), searched finer than on the grid."""
     actions = jnp.linspace(-1.0, 1.0, SEARCHED_ACTIONS, dtype=theta.dtype)
@@ -207,47 +250,44 @@ def greedy_action(
     return jnp.where(better, refined, actions[jnp.argmax(values)])
 
 
-class Rollout(NamedTuple):
-    """One episode of the greedy policy on the true dynamics."""
-
-    actions: Float[Array, " D"]
-    value: Scalar
-    """The return that was achieved: no more than the optimum, whatever the tables."""
-
-
 @partial(jax.jit, static_argnames="repeat")
 def greedy_rollouts(
-    tables: Float[Array, "K P W"],
+    tables: Float[Array, "D P W"],
     starts: PendulumState,
     forced: Float[Array, "B D"],
     noise: Float[Array, "B D 2"],
     theta: Scalar,
     *,
     repeat: int,
-) -> Rollout:
-    """Follow the greedy policy of V_D, …, V_0 from each of B starts.
+) -> Trajectory:
+    """Follow the greedy policy from each of B starts on the true dynamics.
 
     Args:
-        tables: What ``value_tables`` returned, for D = K − 1 decisions.
+        tables: V_0 … V_{D−1}, as in ``Values.rest``.
         starts: The B states in which the episodes begin.
         forced: Actions to take instead of the greedy ones; NaN leaves the choice.
         noise: What is added to angle and speed after each decision.
         theta: Torque of the full action, in the precision of the rollout.
         repeat: Time steps that an action is held.
+
+    Returns:
+        The B episodes.  Their returns are no more than optimal, whatever the tables.
     """
 
     def decide(
         states: PendulumState, inputs: tuple[Array, Array, Array]
-    ) -> tuple[PendulumState, tuple[Array, Array]]:
+    ) -> tuple[PendulumState, tuple[Array, PendulumState, Array]]:
         table, forced, noise = inputs
-        greedy = partial(greedy_action, pad(table), theta=theta, repeat=repeat)
-        actions = jax.vmap(lambda state: greedy(state))(states)
-        actions = jnp.where(jnp.isnan(forced), actions, forced)
-        advance = partial(repeated_step, theta=theta, repeat=repeat)
-        states, rewards = jax.vmap(lambda state, a: advance(state, a))(states, actions)
-        speed = jnp.clip(states.speed + noise[:, 1], -MAX_SPEED, MAX_SPEED)
-        return PendulumState(states.angle + noise[:, 0], speed), (actions, rewards)
+        padded = pad(table)
+        greedy = jax.vmap(lambda state: greedy_action(padded, state, theta, repeat))
+        actions = jnp.where(jnp.isnan(forced), greedy(states), forced)
+        advance = jax.vmap(lambda state, a: repeated_step(state, a, theta, repeat))
+        after, rewards = advance(states, actions)
+        speed = jnp.clip(after.speed + noise[:, 1], -MAX_SPEED, MAX_SPEED)
+        after = PendulumState(after.angle + noise[:, 0], speed)
+        return after, (actions, states, rewards)
 
-    by_decision = (tables[-2::-1], forced.T, jnp.moveaxis(noise, 1, 0))
-    _, (actions, rewards) = jax.lax.scan(decide, starts, by_decision)
-    return Rollout(actions.T, rewards.sum(axis=0))
+    by_decision = (tables[::-1], forced.T, jnp.moveaxis(noise, 1, 0))
+    _, (actions, states, rewards) = jax.lax.scan(decide, starts, by_decision)
+    states = PendulumState(states.angle.T, states.speed.T)
+    return Trajectory(actions.T, states, rewards.sum(axis=0))

@@ -22,27 +22,13 @@ import scipy.optimize
 from jaxtyping import Array, Bool, Float
 
 from driftrl.envs.pendulum import PendulumState, Scalar, repeated_step, wrap
+from driftrl.oracles.trajectory import Trajectory
 
 CAUGHT_ANGLE = 0.6  # rad
 CAUGHT_SPEED = 3.0  # rad/s
 ROUNDS = 4  # each decides anew from when on the pendulum is caught
 ITERATIONS = 300  # of L-BFGS-B in a round
 ENOUGH = 1e-4  # a round that gains less is the last
-
-
-class Trajectory(NamedTuple):
-    """What happened in one episode, decision by decision."""
-
-    actions: Float[Array, " D"]
-    states: PendulumState
-
-
-class Polished(NamedTuple):
-    """The best that was found near a sequence of actions."""
-
-    actions: Float[np.ndarray, " D"]
-    value: float
-    """The return that these actions achieve."""
 
 
 @cache
@@ -82,7 +68,7 @@ class _Problem(NamedTuple):
     """k in units of the action."""
 
 
-def _feedback(state: PendulumState, gain: Float[Array, " 2"]) -> Array:
+def _feedback(state: PendulumState, gain: Float[Array, " 2"]) -> Scalar:
     return -(gain[0] * wrap(state.angle) + gain[1] * state.speed)
 
 
@@ -96,15 +82,17 @@ def _episode(
 
     def decide(
         state: PendulumState, inputs: tuple[Array, Array]
-    ) -> tuple[PendulumState, tuple[Scalar, Trajectory]]:
+    ) -> tuple[PendulumState, tuple[Scalar, PendulumState, Scalar]]:
         offset, caught = inputs
         feedback = jnp.where(caught, _feedback(state, problem.gain), 0.0)
         action = jnp.clip(offset + feedback, -1.0, 1.0)
         after, reward = repeated_step(state, action, problem.theta, repeat)
-        return after, (reward, Trajectory(action, state))
+        return after, (action, state, reward)
 
-    _, (rewards, trajectory) = jax.lax.scan(decide, problem.start, (offsets, caught))
-    return rewards.sum(), trajectory
+    inputs = (offsets, caught)
+    _, (actions, states, rewards) = jax.lax.scan(decide, problem.start, inputs)
+    value = rewards.sum()
+    return value, Trajectory(actions, states, value)
 
 
 _with_slope = jax.jit(
@@ -112,28 +100,28 @@ _with_slope = jax.jit(
 )
 
 
-def _caught(states: PendulumState) -> Bool[np.ndarray, " D"]:
-    """Mark the decisions from which on the pendulum stays near upright."""
-    near = (np.abs(np.asarray(wrap(states.angle))) < CAUGHT_ANGLE) & (
-        np.abs(np.asarray(states.speed)) < CAUGHT_SPEED
-    )
-    return np.logical_and.accumulate(near[::-1])[::-1]
+def _near_upright(state: PendulumState) -> Bool[Array, ""]:
+    slow = jnp.abs(state.speed) < CAUGHT_SPEED
+    return slow & (jnp.abs(wrap(state.angle)) < CAUGHT_ANGLE)
 
 
-def _climb(
-    trajectory: Trajectory, problem: _Problem, repeat: int
-) -> tuple[float, Trajectory]:
+def _climb(trajectory: Trajectory, problem: _Problem, repeat: int) -> Trajectory:
     """Run L-BFGS-B from a trajectory once, with the pendulum caught when it was."""
-    caught = _caught(trajectory.states)
-    feedback = np.asarray(_feedback(trajectory.states, problem.gain))
+    near = np.asarray(jax.vmap(_near_upright)(trajectory.states))
+    # Caught is from when on it stays near.
+    caught = np.logical_and.accumulate(near[::-1])[::-1]
+    feedback = jax.vmap(_feedback, (0, None))(trajectory.states, problem.gain)
     offsets = np.asarray(trajectory.actions) - np.where(caught, feedback, 0.0)
 
-    def observe(offsets: np.ndarray) -> tuple[tuple[Scalar, Trajectory], Array]:
-        return _with_slope(jnp.asarray(offsets), jnp.asarray(caught), problem, repeat)
+    def observe(offsets: np.ndarray) -> tuple[Trajectory, Array]:
+        (_, trajectory), slope = _with_slope(
+            jnp.asarray(offsets), jnp.asarray(caught), problem, repeat
+        )
+        return trajectory, slope
 
     def loss(offsets: np.ndarray) -> tuple[float, np.ndarray]:
-        (value, _), slope = observe(offsets)
-        return -float(value), -np.asarray(slope)
+        trajectory, slope = observe(offsets)
+        return -float(trajectory.value), -np.asarray(slope)
 
     found = scipy.optimize.minimize(
         loss,
@@ -143,31 +131,22 @@ def _climb(
         bounds=[(None, None) if held else (-1.0, 1.0) for held in caught],
         options={"maxiter": ITERATIONS},
     )
-    (value, trajectory), _ = observe(found.x)
-    return float(value), trajectory
+    return observe(found.x)[0]
 
 
-def polish(
-    actions: Float[np.ndarray, " D"],
-    start: tuple[float, float],
-    theta: float,
-    repeat: int,
-) -> Polished:
-    """Climb from ``actions`` to a local optimum of the return from ``start``."""
+def polish(trajectory: Trajectory, theta: float, repeat: int) -> Trajectory:
+    """Climb from one noise-free episode to a local optimum of the return."""
     with jax.enable_x64(True):
+        trajectory = jax.tree.map(jnp.asarray, trajectory)
         # A motor without torque has no regulator: any finite gain will do.
         gain = jnp.asarray(upright_gain(repeat)) / max(theta, 1e-6)
-        state = PendulumState(jnp.float64(start[0]), jnp.float64(start[1]))
-        problem = _Problem(state, jnp.float64(theta), gain)
-        free = jnp.zeros(len(actions), bool)
-        given = jnp.asarray(actions, jnp.float64)
-        (value, trajectory), _ = _with_slope(given, free, problem, repeat)
-        best = Polished(np.asarray(trajectory.actions), float(value))
+        start = PendulumState(*(series[0] for series in trajectory.states))
+        problem = _Problem(start, jnp.float64(theta), gain)
+        best = trajectory
         for _ in range(ROUNDS):
-            value, trajectory = _climb(trajectory, problem, repeat)
-            gained = value - best.value
-            if gained > 0:
-                best = Polished(np.asarray(trajectory.actions), value)
+            trajectory = _climb(trajectory, problem, repeat)
+            gained = float(trajectory.value - best.value)
+            best = trajectory if gained > 0 else best
             if gained < ENOUGH:
                 break
-    return best
+        return jax.device_get(best)

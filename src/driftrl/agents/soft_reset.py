@@ -1,0 +1,53 @@
+"""Soft resets: pull parameters towards fresh ones, φ ← (1 − α)·φ + α·φ₀.
+
+Part of what was learned is forgotten on purpose, so that the rest can be relearned.
+α = 0 changes nothing at all, not even an optimiser; α = 1 starts over.
+"""
+
+from dataclasses import replace
+from typing import TypeVar
+
+import jax
+from jaxtyping import Array, Key
+
+from driftrl.agents import sac
+from driftrl.agents.sac import SACState
+from driftrl.config_deep import SACConfig
+from driftrl.errors import require
+
+Parameters = TypeVar("Parameters")
+
+
+def mix(parameters: Parameters, fresh: Parameters, rate: float) -> Parameters:
+    """Return (1 − α)·φ + α·φ₀, leaf by leaf, for any pytree of parameters."""
+    require(0 <= rate <= 1, f"A soft reset needs α in [0, 1], received {rate!r}.")
+    if rate == 0:
+        return parameters
+    if rate == 1:  # also out of parameters that are no longer numbers
+        return fresh
+    return jax.tree.map(
+        lambda old, new: (1.0 - rate) * old + rate * new, parameters, fresh
+    )
+
+
+def soft_reset(
+    state: SACState, rate: float, config: SACConfig, *, key: Key[Array, ""]
+) -> SACState:
+    """Mix actor and critics with fresh ones, and restart their optimisers.
+
+    The target critics are mixed with the same φ₀ as the critics, so that they stay as
+    far behind them as they were, times 1 − α.  The temperature is not a network: it
+    and its optimiser go on.
+    """
+    require(0 <= rate <= 1, f"A soft reset needs α in [0, 1], received {rate!r}.")
+    if rate == 0:
+        return state
+    fresh = sac.init(*sac.sizes(state), config, key=key)
+    return replace(
+        state,
+        actor=mix(state.actor, fresh.actor, rate),
+        critics=mix(state.critics, fresh.critics, rate),
+        target_critics=mix(state.target_critics, fresh.critics, rate),
+        actor_optimiser=fresh.actor_optimiser,
+        critic_optimiser=fresh.critic_optimiser,
+    )

@@ -1,0 +1,303 @@
+"""Dynamics and reward as an ensemble of networks that disagree where they know little.
+
+Inputs are z = (obs, action), outputs y = (state difference, reward), both normalised by
+the retained data alone.  The members differ by their initial parameters and, on demand,
+by the batches they learn from.
+
+``update`` is one gradient step, pure and not compiled, so that others can scan it;
+``train`` compiles a scan of many steps on batches drawn from stored transitions.
+"""
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from driftrl.config_deep import EnsembleConfig
+from driftrl.errors import require
+from driftrl.models.descent import adam, descend
+from driftrl.models.disagreement import disagreement
+from driftrl.models.networks import HIDDEN_GAIN, MLP
+
+# An input that hardly varies is taken to vary by this much: beside narrow data, every
+# other query would lie thousands of standard deviations away.
+SMALLEST_INPUT_STD = 1e-3
+# An output may be small, in its units; this only guards the division.
+SMALLEST_OUTPUT_STD = 1e-6
+# Noise that a loss of squared errors assumes, in units of the spread of an output.
+ASSUMED_NOISE = 1e-3
+# Bounds of a learned log σ_al, in the same units: from that noise to ten spreads.
+LOG_STD_RANGE = (math.log(ASSUMED_NOISE), math.log(10.0))
+
+
+class Samples(NamedTuple):
+    """Inputs and outputs to learn from, in their own units.
+
+    One leading axis for a batch that all members share, two for one of their own each.
+    """
+
+    inputs: Float[Array, "*E N D"]
+    outputs: Float[Array, "*E N O"]
+
+
+class Statistics(eqx.Module):
+    """Mean and spread of the retained data, which normalise inputs and outputs."""
+
+    input_mean: Float[Array, " D"]
+    input_std: Float[Array, " D"]
+    output_mean: Float[Array, " O"]
+    output_std: Float[Array, " O"]
+
+
+class EnsembleState(eqx.Module):
+    """Everything that learning changes; a pytree of arrays alone."""
+
+    # Moved by every update; a soft reset mixes the members with fresh ones and starts
+    # the optimiser anew.
+    members: MLP
+    """All networks as one, every parameter with a leading axis E."""
+    optimiser: PyTree
+    updates: Int[Array, ""]
+    """Updates since the beginning."""
+
+    # Measured again whenever the retained data change.
+    statistics: Statistics
+
+
+class Metrics(NamedTuple):
+    """What an update saw; the mean over updates where there were many."""
+
+    loss: Float[Array, ""]
+    gradient_norm: Float[Array, ""]
+    """Global norm of the gradient over all members, before the limit."""
+
+
+class EnsemblePrediction(NamedTuple):
+    """Belief about one transition, in its own units; outputs end with the reward."""
+
+    mean: Float[Array, " S"]
+    """μ(x, u): the expected next state, the mean over the members."""
+    reward: Float[Array, ""]
+    """The expected reward."""
+    epistemic_std: Float[Array, " O"]
+    """σ(x, u) of every output: the disagreement of the members."""
+    aleatoric_std: Float[Array, " O"]
+    """σ_al of every output: the learned noise, or a constant part of the scale."""
+    scale: Float[Array, " O"]
+    """Spread of every output in the retained data: σ/scale has no unit."""
+    member_means: Float[Array, "E S"]
+    """The next state that each member expects."""
+    member_rewards: Float[Array, " E"]
+    """The reward that each member expects."""
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def initial_state(
+    state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
+) -> EnsembleState:
+    """Return fresh networks, each drawn by itself, and no normalisation yet."""
+    require(
+        state_size >= 1 and action_size >= 1,
+        "An ensemble needs at least one state and one action dimension, received "
+        f"{state_size} and {action_size}.",
+    )
+    inputs, outputs = state_size + action_size, state_size + 1
+    width = 2 * outputs if config.loss == "likelihood" else outputs
+    sizes = (inputs, *config.hidden, width)
+
+    def make(key: Key[Array, ""]) -> MLP:
+        return MLP(sizes, jax.nn.silu, last_gain=HIDDEN_GAIN, key=key)
+
+    members = jax.vmap(make)(jax.random.split(key, config.members))
+    return EnsembleState(
+        members=members,
+        optimiser=optimiser(config).init(members),
+        updates=jnp.zeros((), jnp.int32),
+        statistics=Statistics(
+            input_mean=jnp.zeros(inputs),
+            input_std=jnp.ones(inputs),
+            output_mean=jnp.zeros(outputs),
+            output_std=jnp.ones(outputs),
+        ),
+    )
+
+
+def optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
+    """Return Adam behind a limit on the global norm of all members' gradient."""
+    return adam(config.learning_rate, config.gradient_clip)
+
+
+def samples_of(
+    obs: Float[Array, "*N S"],
+    actions: Float[Array, "*N A"],
+    rewards: Float[Array, "*N"],
+    next_obs: Float[Array, "*N S"],
+) -> Samples:
+    """Return z = (x, u) and y = (x' − x, r) of transitions, one row each."""
+    return Samples(
+        inputs=jnp.concatenate([obs, actions], axis=-1),
+        outputs=jnp.concatenate([next_obs - obs, rewards[..., None]], axis=-1),
+    )
+
+
+def with_statistics(
+    state: EnsembleState, data: Samples, size: Int[Array, ""]
+) -> EnsembleState:
+    """Return the state normalised by the first ``size`` rows of ``data``, and no other.
+
+    Every row counts once.  With no rows, inputs and outputs are left as they are.
+    """
+    input_mean, input_std = _moments(data.inputs, size, SMALLEST_INPUT_STD)
+    output_mean, output_std = _moments(data.outputs, size, SMALLEST_OUTPUT_STD)
+    statistics = Statistics(input_mean, input_std, output_mean, output_std)
+    return replace(state, statistics=statistics)
+
+
+def _moments(
+    values: Float[Array, "N D"], size: Int[Array, ""], smallest: float
+) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+    valid = (jnp.arange(len(values)) < size)[:, None]
+    count = jnp.maximum(size, 1).astype(values.dtype)
+    # Sums of differences from a row: an offset of the column costs no precision.
+    shifted = jnp.where(valid, values - values[:1], 0.0)
+    shift = jnp.sum(shifted, axis=0) / count
+    squares = jnp.where(valid, (shifted - shift[None]) ** 2, 0.0)
+    std = jnp.maximum(jnp.sqrt(jnp.sum(squares, axis=0) / count), smallest)
+    anything = size > 0
+    mean = jnp.where(anything, values[0] + shift, 0.0)
+    return mean, jnp.where(anything, std, 1.0)
+
+
+def predict(
+    state: EnsembleState, obs: Float[Array, " S"], action: Float[Array, " A"]
+) -> EnsemblePrediction:
+    """Return the belief about one transition, from one pass of every member."""
+    known = state.statistics
+    z = (jnp.concatenate([obs, action]) - known.input_mean) / known.input_std
+    raw = jax.vmap(lambda member: member(z))(state.members)
+    means, log_stds = _split(raw, known)
+    if log_stds is None:
+        noise = jnp.full_like(known.output_std, ASSUMED_NOISE)
+    else:
+        noise = jnp.sqrt(jnp.mean(jnp.exp(2.0 * log_stds), axis=0))
+    outputs = known.output_mean[None] + known.output_std[None] * means
+    centre = jnp.mean(outputs, axis=0)
+    return EnsemblePrediction(
+        mean=obs + centre[:-1],
+        reward=centre[-1],
+        epistemic_std=known.output_std * disagreement(means),
+        aleatoric_std=known.output_std * noise,
+        scale=known.output_std,
+        member_means=obs[None] + outputs[:, :-1],
+        member_rewards=outputs[:, -1],
+    )
+
+
+def regression_loss(
+    members: MLP, statistics: Statistics, batch: Samples
+) -> Float[Array, ""]:
+    """Return the mean loss over members, batch and outputs, in normalised units.
+
+    With the error ε = y − μ: ε², or where the members have a log σ of their own, the
+    negative log likelihood ½(ε/σ)² + log σ + ½ log 2π.
+    """
+    inputs = _normalised(batch.inputs, statistics.input_mean, statistics.input_std)
+    outputs = _normalised(batch.outputs, statistics.output_mean, statistics.output_std)
+
+    def judge(
+        member: MLP, inputs: Float[Array, "B D"], outputs: Float[Array, "B O"]
+    ) -> Float[Array, ""]:
+        raw = jax.vmap(member)(inputs)
+        mean, log_std = _split(raw, statistics)
+        error = outputs - mean
+        if log_std is None:
+            return jnp.mean(error**2)
+        likelihood = 0.5 * (error * jnp.exp(-log_std)) ** 2 + log_std
+        return jnp.mean(likelihood) + 0.5 * math.log(2.0 * math.pi)
+
+    own = 0 if batch.inputs.ndim == 3 else None
+    return jnp.mean(jax.vmap(judge, in_axes=(0, own, own))(members, inputs, outputs))
+
+
+def update(
+    state: EnsembleState, batch: Samples, config: EnsembleConfig
+) -> tuple[EnsembleState, Metrics]:
+    """Take one gradient step of all members on a batch."""
+    loss, gradient = jax.value_and_grad(regression_loss)(
+        state.members, state.statistics, batch
+    )
+    members, memory = descend(
+        optimiser(config), gradient, state.optimiser, state.members
+    )
+    state = replace(state, members=members, optimiser=memory, updates=state.updates + 1)
+    return state, Metrics(loss, optax.tree.norm(gradient))
+
+
+def draw(
+    data: Samples,
+    size: Int[Array, ""],
+    config: EnsembleConfig,
+    batch: int,
+    *,
+    key: Key[Array, ""],
+) -> Samples:
+    """Draw ``batch`` of the first ``size`` rows with replacement, for all or for each.
+
+    With ``config.separate_batches`` every member gets rows of its own.
+    """
+    own = (config.members,) if config.separate_batches else ()
+    rows = jax.random.randint(key, (*own, batch), 0, size)
+    return Samples(data.inputs[rows], data.outputs[rows])
+
+
+@partial(jax.jit, static_argnames=("config", "updates", "batch"))
+def train(
+    state: EnsembleState,
+    data: Samples,
+    size: Int[Array, ""],
+    config: EnsembleConfig,
+    *,
+    updates: int,
+    batch: int,
+    key: Key[Array, ""],
+) -> tuple[EnsembleState, Metrics]:
+    """Take many gradient steps on the first ``size`` rows, as one compiled scan.
+
+    The normalisation stays as it is (see ``with_statistics``).  Another ``size`` is no
+    reason to compile again: ``data`` is padded.
+    """
+
+    def one(state: EnsembleState, key: Key[Array, ""]) -> tuple[EnsembleState, Metrics]:
+        return update(state, draw(data, size, config, batch, key=key), config)
+
+    state, metrics = jax.lax.scan(one, state, jax.random.split(key, updates))
+    return state, jax.tree.map(jnp.mean, metrics)
+
+
+def _split(
+    raw: Float[Array, "R W"], statistics: Statistics
+) -> tuple[Float[Array, "R O"], Float[Array, "R O"] | None]:
+    """Separate means from softly bounded log standard deviations, where there are any.
+
+    log σ = l + softplus(h − softplus(h − s) − l) for s in no bounds and [l, h] the
+    bounds: s itself well inside them, and never without a slope.
+    """
+    count = statistics.output_mean.shape[0]
+    if raw.shape[1] == count:
+        return raw, None
+    low, high = LOG_STD_RANGE
+    below = high - jax.nn.softplus(high - raw[:, count:])
+    return raw[:, :count], low + jax.nn.softplus(below - low)
+
+
+def _normalised(
+    values: Float[Array, "*B D"], mean: Float[Array, " D"], std: Float[Array, " D"]
+) -> Float[Array, "*B D"]:
+    shape = (1,) * (values.ndim - 1) + mean.shape
+    return (values - mean.reshape(shape)) / std.reshape(shape)

@@ -1,0 +1,255 @@
+"""Interpolation, value tables against brute force, and the greedy policy."""
+
+from functools import cache
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.envs.pendulum import MAX_SPEED, PendulumState, repeated_step
+from driftrl.errors import InputError
+from driftrl.oracles.dynamic_programming import (
+    Grid,
+    Values,
+    expected_after_noise,
+    greedy_rollouts,
+    interpolate,
+    pad,
+    refined_argmax,
+    value_tables,
+)
+from driftrl.oracles.trajectory import Trajectory
+
+COARSE = Grid(angles=60, speeds=61, actions=11)
+ANGLES = -np.pi + 2.0 * np.pi / COARSE.angles * np.arange(COARSE.angles)
+SPEEDS = np.linspace(-MAX_SPEED, MAX_SPEED, COARSE.speeds)
+ANGLE, SPEED = np.meshgrid(ANGLES, SPEEDS, indexing="ij")
+HANGING = (0, COARSE.speeds // 2)
+UPRIGHT = (COARSE.angles // 2, COARSE.speeds // 2)
+ROUGH = jnp.asarray(np.random.default_rng(0).normal(size=(60, 61)), jnp.float32)
+
+interpolate_all = jax.jit(jax.vmap(interpolate, in_axes=(None, 0)))
+
+
+def states(angles: np.ndarray, speeds: np.ndarray) -> PendulumState:
+    return PendulumState(jnp.asarray(angles), jnp.asarray(speeds))
+
+
+@cache
+def tables(theta: float, repeat: int, decisions: int) -> Values:
+    return value_tables(
+        jnp.float32(theta), grid=COARSE, repeat=repeat, decisions=decisions
+    )
+
+
+STARTS = np.array([(np.pi, 0.0), (-np.pi, 0.0), (1.0, 2.0), (-1.0, -2.0), (0.0, 0.0)])
+FREE = np.full((5, 8), np.nan)
+
+
+def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajectory:
+    """Follow the greedy policy from STARTS: θ = 10, eight decisions of five steps."""
+    rest = tables(10.0, 5, 8).rest
+    with jax.enable_x64(True):
+        episodes = greedy_rollouts(
+            rest,
+            states(*STARTS.T),
+            jnp.asarray(forced),
+            jnp.asarray(np.zeros((5, 8, 2)) if noise is None else noise),
+            jnp.float64(10.0),
+            repeat=5,
+        )
+        return jax.device_get(episodes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ((61, 61, 11), "even number"),
+        ((2, 61, 11), "at least 4 angles"),
+        ((60, 60, 11), "odd number"),
+        ((60, 3, 11), "at least 5 speeds"),
+        ((60, 61, 2), "at least 3 actions"),
+    ],
+)
+def test_a_grid_without_its_landmarks_is_refused(
+    sizes: tuple[int, int, int], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Grid(*sizes)
+
+
+def test_the_coarser_grid_keeps_the_landmarks_and_every_other_point() -> None:
+    assert Grid(720, 481, 11).coarsened() == Grid(360, 241, 11)
+    assert Grid(62, 63, 5).coarsened() == Grid(30, 31, 5)
+
+
+def test_interpolation_gives_back_the_points_of_the_grid() -> None:
+    found = interpolate_all(pad(ROUGH), states(ANGLE.ravel(), SPEED.ravel()))
+    # The point is located in single precision, which moves it by a millionth of a cell.
+    np.testing.assert_allclose(found, ROUGH.ravel(), atol=1e-4)
+
+
+def test_interpolation_error_falls_with_the_third_power_of_the_spacing() -> None:
+    stream = np.random.default_rng(1)
+    angles, speeds = stream.uniform(-9, 9, 2000), stream.uniform(-8, 8, 2000)
+    errors = []
+    for count in (60, 120):
+        grid_angles = -np.pi + 2.0 * np.pi / count * np.arange(count)
+        grid_speeds = np.linspace(-MAX_SPEED, MAX_SPEED, count + 1)
+        # Steep everywhere, so that the limit to the corners never takes hold.
+        table = np.sin(grid_angles)[:, None] + 3.0 * np.sinh(grid_speeds / 4.0)[None]
+        with jax.enable_x64(True):
+            found = np.asarray(
+                interpolate_all(pad(jnp.asarray(table)), states(angles, speeds))
+            )
+        exact = np.sin(angles) + 3.0 * np.sinh(speeds / 4.0)
+        inside = np.abs(np.cos(angles)) > 0.2
+        errors.append(np.abs(found - exact)[inside].max())
+    assert errors[0] < 5e-4
+    assert errors[1] < errors[0] / 6.0
+
+
+@given(st.floats(-20, 20), st.floats(-8, 8), st.integers(-3, 3))
+def test_interpolation_stays_within_the_corners_on_every_turn(
+    angle: float, speed: float, turns: int
+) -> None:
+    at = states(
+        np.array([angle, angle + turns * 2.0 * np.pi], np.float32),
+        np.array([speed, speed], np.float32),
+    )
+    value, turned = interpolate_all(pad(ROUGH), at)
+    row = int(np.floor((float(at.angle[0]) / (2 * np.pi) + 0.5) * 60)) % 60
+    column = min(59, int(np.floor((float(at.speed[0]) / 8 + 1) * 30)))
+    # One cell more than needed: rounding decides to which of two a border belongs.
+    rows = np.arange(row - 1, row + 3) % 60
+    near = np.asarray(ROUGH)[rows][:, max(0, column - 1) : column + 3]
+    assert near.min() - 1e-6 <= float(value) <= near.max() + 1e-6
+    assert float(turned) == pytest.approx(float(value), abs=1e-2)
+
+
+def test_a_parabola_is_maximised_exactly() -> None:
+    actions = jnp.linspace(-1.0, 1.0, 11)
+    for top in (-0.93, -0.3, 0.0, 0.47, 1.0):
+        values = 5.0 - 3.0 * (actions - top) ** 2
+        assert float(refined_argmax(values, actions)) == pytest.approx(top, abs=1e-5)
+
+
+def test_where_no_parabola_opens_downwards_the_centre_is_kept() -> None:
+    actions = jnp.linspace(-1.0, 1.0, 5)
+    straight = refined_argmax(actions, actions)
+    assert float(straight) == 0.5  # the best interior point; the end is tried anyway
+
+
+def test_with_one_decision_left_it_is_best_not_to_act() -> None:
+    whole = tables(2.0, 1, 1).whole
+    wrapped = (ANGLE + np.pi) % (2.0 * np.pi) - np.pi
+    np.testing.assert_allclose(whole, -(wrapped**2) - 0.1 * SPEED**2, atol=1e-5)
+
+
+def brute_force(theta: float, repeat: int, table: np.ndarray) -> np.ndarray:
+    """max_a r + V over a dense grid of actions, with V interpolated as elsewhere."""
+    padded = pad(jnp.asarray(table, jnp.float32))
+    every = states(ANGLE.ravel().astype(np.float32), SPEED.ravel().astype(np.float32))
+
+    @jax.jit
+    def value(action: jax.Array) -> jax.Array:
+        def one(state: PendulumState) -> jax.Array:
+            after, gained = repeated_step(state, action, jnp.float32(theta), repeat)
+            return gained + interpolate(padded, after)
+
+        return jax.vmap(one)(every)
+
+    best = np.max([value(a) for a in jnp.linspace(-1.0, 1.0, 401)], axis=0)
+    return best.reshape(ANGLE.shape)
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_two_decisions_are_those_of_brute_force(repeat: int) -> None:
+    first = brute_force(4.0, repeat, np.zeros(ANGLE.shape))
+    second = brute_force(4.0, repeat, first)
+    values = tables(4.0, repeat, 2)
+    np.testing.assert_array_equal(values.rest[0], 0.0)
+    np.testing.assert_allclose(values.rest[1], first, atol=1e-3)
+    # Nowhere worse than eleven actions and a parabola can be.
+    np.testing.assert_allclose(values.whole, second, atol=0.02)
+    assert np.median(np.abs(values.whole - second)) < 1e-4
+
+
+def test_upright_a_pendulum_is_worth_nothing_lost() -> None:
+    values = tables(10.0, 5, 8)
+    np.testing.assert_array_equal(values.whole[UPRIGHT], 0.0)
+    assert float(jnp.max(values.whole)) == 0.0
+
+
+def test_mirrored_states_are_worth_the_same() -> None:
+    table = np.asarray(tables(10.0, 5, 8).whole)
+    mirrored = np.roll(table[::-1, ::-1], 1, axis=0)
+    np.testing.assert_allclose(table[1:], mirrored[1:], atol=1e-4)
+
+
+def test_more_torque_is_never_worse() -> None:
+    worth = [
+        float(tables(theta, 5, 8).whole[HANGING]) for theta in (0.5, 2.0, 5.0, 10.0)
+    ]
+    assert worth == sorted(worth)
+    assert worth[-1] > worth[0] + 10.0
+
+
+def test_the_greedy_policy_achieves_what_the_tables_promise() -> None:
+    episodes = roll()
+    actions, returns = episodes.actions, episodes.value
+    promised = interpolate_all(
+        pad(tables(10.0, 5, 8).whole), states(*STARTS.T.astype(np.float32))
+    )
+    np.testing.assert_allclose(returns, promised, rtol=0.02, atol=0.02)
+    assert returns[0] == pytest.approx(returns[1], rel=1e-3)
+    assert returns[2] == pytest.approx(returns[3], rel=1e-3)
+    np.testing.assert_allclose(actions[2], -actions[3], atol=0.02)
+    assert returns[4] == 0.0
+
+
+def test_a_rollout_is_what_gymnasium_makes_of_its_actions() -> None:
+    episodes = roll()
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    env.reset(seed=0)
+    env.state = STARTS[2]  # pyright: ignore[reportAttributeAccessIssue]
+    env.max_torque = 10.0  # pyright: ignore[reportAttributeAccessIssue]
+    total = 0.0
+    for action in np.repeat(episodes.actions[2], 5):
+        total += float(env.step(np.array([10.0 * action]))[1])
+    assert float(episodes.value[2]) == pytest.approx(total, abs=1e-6)
+
+
+def test_forced_actions_and_noise_are_taken_as_given() -> None:
+    forced = FREE.copy()
+    forced[1, :3] = [0.25, -0.5, 1.0]
+    noise = np.zeros((5, 8, 2))
+    noise[4, 0] = [0.125, 20.0]
+    episodes = roll(forced, noise)
+    np.testing.assert_array_equal(episodes.actions[1, :3], [0.25, -0.5, 1.0])
+    # Upright and left alone it stays; then the noise pushes it to the speed limit.
+    np.testing.assert_allclose(episodes.states.angle[4, :2], [0.0, 0.125], atol=1e-6)
+    np.testing.assert_allclose(episodes.states.speed[4, :2], [0.0, 8.0], atol=1e-6)
+
+
+def test_noise_costs_the_variance_times_the_curvature() -> None:
+    grid = Grid(60, 121, 11)
+    speeds = np.linspace(-MAX_SPEED, MAX_SPEED, grid.speeds)
+    table = jnp.asarray(np.tile(-(speeds**2), (grid.angles, 1)), jnp.float32)
+    expected = expected_after_noise(table, jnp.float32(0.5), grid)
+    inner = (np.abs(speeds) > 1.5) & (np.abs(speeds) < 7.0)
+    np.testing.assert_allclose(
+        expected[:, inner], table[:, inner] - 0.25, rtol=0, atol=2e-3
+    )
+
+
+def test_noise_lowers_the_worth_of_being_upright() -> None:
+    noisy = value_tables(
+        jnp.float32(10.0), jnp.float32(0.3), grid=COARSE, repeat=5, decisions=8
+    )
+    # Each of the seven noises costs at least its own φ² + 0.1 ω², once.
+    assert -50.0 < float(noisy.whole[UPRIGHT]) < -7 * 1.1 * 0.3**2
