@@ -60,9 +60,7 @@ def test_actor_loss_with_a_bonus() -> None:
 
 def test_actor_gradient_goes_to_the_smaller_critic_and_the_entropy() -> None:
     by_q, by_log_prob = jax.grad(actor_loss, (0, 1))(Q, LOG_PROB, ALPHA)
-    np.testing.assert_allclose(
-        by_q, np.array([[-1, 0, 0], [0, -1, -1]]) / 3, rtol=1e-6
-    )
+    np.testing.assert_allclose(by_q, np.array([[-1, 0, 0], [0, -1, -1]]) / 3, rtol=1e-6)
     np.testing.assert_allclose(by_log_prob, [1 / 6] * 3, rtol=1e-6)
 
 
@@ -82,7 +80,5 @@ def test_temperature_falls_while_there_is_too_much_entropy(entropy: float) -> No
 
 
 def test_missing_bonus_costs_nothing() -> None:
-    count = lambda *arguments: len(
-        jax.make_jaxpr(actor_loss)(*arguments).jaxpr.eqns  # pyright: ignore
-    )
+    count = lambda *arguments: len(jax.make_jaxpr(actor_loss)(*arguments).eqns)
     assert count(Q, LOG_PROB, ALPHA, BONUS) == count(Q, LOG_PROB, ALPHA) + 1

@@ -43,9 +43,7 @@ def test_every_command_has_help(
 
 
 @pytest.mark.parametrize("what", ["tasks", "methods", "schedules", "studies"])
-def test_lists_in_words_and_json(
-    what: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_in_words_and_json(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(said(capsys)[0])
     assert main(["list", what]) == 0
@@ -66,6 +64,7 @@ def test_lists_in_words_and_json(
         (["run", "pendulum", "--drift.kind", "lineer"], "Did you mean 'linear'"),
         (["run", "pendulum", "--config", "no.toml"], "Cannot read no.toml"),
         (["study", "gp_pendul"], "Did you mean 'gp_pendulum'"),
+        (["study", "gp_pendulum", "--workers", "0"], "at least 1, received 0"),
         (["oracle", "pendlum"], "Did you mean 'pendulum'"),
         (["regret", "no/such/place"], "no/such/place"),
         (["report", "no/such/place"], "no/such/place"),
@@ -151,8 +150,10 @@ def test_input_errors_end_with_their_own_status(
 def test_ctrl_c_stops_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "r"
     process = subprocess.Popen(
-        [sys.executable, "-m", "driftrl", "run", "pendulum", "--episodes", "9999"]
-        + ["--out", str(out), *TINY],
+        [
+            *(sys.executable, "-m", "driftrl", "run", "pendulum"),
+            *("--episodes", "9999", "--out", str(out), *TINY),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=dict(os.environ),

@@ -13,9 +13,9 @@ KEY = jax.random.key(0)
 
 def dense(weight: list[list[float]], bias: list[float]) -> Dense:
     """Return a layer with these parameters."""
-    rows = jnp.array(weight)
-    layer = Dense(*rows.shape, 1.0, key=KEY)
-    return eqx.tree_at(lambda d: (d.weight, d.bias), layer, (rows, jnp.array(bias)))
+    layer = Dense(len(weight), len(bias), 1.0, key=KEY)
+    parts = jnp.array(weight), jnp.array(bias)
+    return eqx.tree_at(lambda d: (d.weight, d.bias), layer, parts)
 
 
 # ---- one layer ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ def width(gain: float, **changes: float) -> float:
         "failure_probability": 0.1,
         **changes,
     }
-    return float(confidence_width(gain, **settings))  # pyright: ignore[reportArgumentType]
+    return float(confidence_width(gain, **settings))
 
 
 def test_full_reset_by_hand() -> None:

@@ -64,7 +64,9 @@ def test_wrong_order_is_a_sentence(session: Session) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_bad_numbers_are_faults_of_the_environment(session: Session, bad: float) -> None:
+def test_bad_numbers_are_faults_of_the_environment(
+    session: Session, bad: float
+) -> None:
     session.begin_episode()
     with pytest.raises(EnvironmentFault, match="episode 1, step 0"):
         session.act(np.array([0.0, bad, 0.0]))

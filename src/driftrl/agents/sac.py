@@ -21,6 +21,7 @@ from driftrl.agents import losses
 from driftrl.agents.tanh_normal import TanhNormal, from_outputs
 from driftrl.config_deep import SACConfig
 from driftrl.errors import require
+from driftrl.models.descent import adam, descend
 from driftrl.models.networks import HIDDEN_GAIN, MLP, ResidualMLP
 
 Critics = MLP | ResidualMLP
@@ -120,10 +121,7 @@ def _critic(inputs: int, config: SACConfig, key: Key[Array, ""]) -> Critics:
 
 def optimiser(config: SACConfig) -> optax.GradientTransformation:
     """Return Adam behind a limit on the global norm of the gradient."""
-    return optax.chain(
-        optax.clip_by_global_norm(config.gradient_clip),
-        optax.adam(config.learning_rate),
-    )
+    return adam(config.learning_rate, config.gradient_clip)
 
 
 def _rested(part: PyTree, config: SACConfig) -> PyTree:
@@ -198,7 +196,7 @@ def update(
         q = q_values(critics, batch.obs, batch.actions)
         return losses.critic_loss(q, target), jnp.mean(q)
 
-    critics, critic_optimiser, critic_loss, q = _descend(
+    critics, critic_optimiser, critic_loss, q = _improve(
         judge_critics, state.critics, state.critic_optimiser, config
     )
 
@@ -210,7 +208,7 @@ def update(
         mean_gain = jnp.zeros(()) if gain is None else jnp.mean(gain)
         return loss, (-jnp.mean(log_prob), mean_gain)
 
-    actor, actor_optimiser, actor_loss, (entropy, mean_gain) = _descend(
+    actor, actor_optimiser, actor_loss, (entropy, mean_gain) = _improve(
         judge_actor, state.actor, state.actor_optimiser, config
     )
     wanted = target_entropy(batch.actions.shape[1], config)
@@ -218,7 +216,7 @@ def update(
     def judge_temperature(log_temperature: Array) -> tuple[Array, None]:
         return losses.temperature_loss(log_temperature, entropy, wanted), None
 
-    log_temperature, temperature_optimiser, _, _ = _descend(
+    log_temperature, temperature_optimiser, _, _ = _improve(
         judge_temperature, state.log_temperature, state.temperature_optimiser, config
     )
     moved = SACState(
@@ -254,16 +252,16 @@ def _draw(
     return jax.vmap(lambda one, drawn: policy(actor, one).sample(drawn))(obs, noise)
 
 
-def _descend(
+def _improve(
     judge: Callable[[Part], tuple[Array, Seen]],
     part: Part,
-    optimiser_state: PyTree,
+    memory: PyTree,
     config: SACConfig,
 ) -> tuple[Part, PyTree, Array, Seen]:
     """Take one step down the loss that ``judge`` returns, with what else it saw."""
     (loss, seen), gradient = jax.value_and_grad(judge, has_aux=True)(part)
-    change, optimiser_state = optimiser(config).update(gradient, optimiser_state)
-    return jax.tree.map(jnp.add, part, change), optimiser_state, loss, seen
+    part, memory = descend(optimiser(config), gradient, memory, part)
+    return part, memory, loss, seen
 
 
 def follow(leader: Part, follower: Part, rate: float) -> Part:

@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         place = f" ({error.filename})" if error.filename else ""
         print(
             f"driftrl: {error.strerror or error}{place}. What was finished before is "
-            "kept; make room or rights, and run the same command again.",
+            "kept: make room, and run the same command again (a `run` with --resume).",
             file=sys.stderr,
         )
         return 1

@@ -42,17 +42,21 @@ def main(argv: list[str]) -> int:
 
 def run_study(study: Study, path: Path, out: Path, workers: int | None) -> int:
     """Run what a study still lacks; return 0, or 1 if a run failed."""
-    workers = workers or _cores()
+    workers = _cores() if workers is None else workers
     require(workers >= 1, f"--workers must be at least 1, received {workers}.")
     runs = study.runs()
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", path.read_bytes())
     print(f"{len(runs)} runs, {workers} at once, into {out}")
     started = time.monotonic()
-    with study_progress() as progress:
-        failures = run_all(runs, out, workers=workers, on_status=progress.show)
-    print(f"{len(runs) - len(failures)} of {len(runs)} runs are finished, after "
-          f"{duration(time.monotonic() - started)}.")  # fmt: skip
+    try:
+        with study_progress() as progress:
+            failures = run_all(runs, out, workers=workers, on_status=progress.show)
+    except KeyboardInterrupt:
+        print(f"Stopped. The same command goes on from here; files are in {out}.")
+        raise
+    taken = duration(time.monotonic() - started)
+    print(f"{len(runs) - len(failures)} of {len(runs)} runs finished, in {taken}.")
     for failure in failures:
         print(f"Failed: {failure.name}: {failure.reason} See {failure.log}.")
     return 1 if failures else 0

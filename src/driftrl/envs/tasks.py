@@ -78,7 +78,7 @@ TASKS: dict[str, Task] = {
             reset_period=10,
             window=5,
             environment=EnvironmentConfig(steps=200, action_repeat=5, start="hanging"),
-            model=GPConfig(learn_noise=True, compression=1e-2),
+            model=GPConfig(learn_noise=True, compression=1e-3),
             planner=ICEMConfig(),
             optimism=OptimismConfig(weight=1.0),
         ),

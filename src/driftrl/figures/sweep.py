@@ -1,4 +1,4 @@
-"""Final regret against a swept setting: the variants of a study named ``setting=value``.
+"""Final regret against a swept setting: a study's variants named ``setting=value``.
 
 The paper's bound predicts a valley: too short a memory has too little data, too long a
 one too much that is no longer true.

@@ -117,7 +117,7 @@ def initial_state(
     members = jax.vmap(make)(jax.random.split(key, config.members))
     return EnsembleState(
         members=members,
-        optimiser=optimiser(config).init(members),
+        optimiser=optimiser(config).init(members),  # pyright: ignore[reportArgumentType]
         updates=jnp.zeros((), jnp.int32),
         statistics=Statistics(
             input_mean=jnp.zeros(inputs),
@@ -209,6 +209,11 @@ def regression_loss(
     """
     inputs = _normalised(batch.inputs, statistics.input_mean, statistics.input_std)
     outputs = _normalised(batch.outputs, statistics.output_mean, statistics.output_std)
+    # A shared batch is repeated: batched products beat one of all first layers, whose
+    # result would have to be transposed.
+    members_axis = members.layers[0].bias.shape[:1]
+    inputs = jnp.broadcast_to(inputs, members_axis + inputs.shape[-2:])
+    outputs = jnp.broadcast_to(outputs, members_axis + outputs.shape[-2:])
 
     def judge(
         member: MLP, inputs: Float[Array, "B D"], outputs: Float[Array, "B O"]
@@ -221,8 +226,7 @@ def regression_loss(
         likelihood = 0.5 * (error * jnp.exp(-log_std)) ** 2 + log_std
         return jnp.mean(likelihood) + 0.5 * math.log(2.0 * math.pi)
 
-    own = 0 if batch.inputs.ndim == 3 else None
-    return jnp.mean(jax.vmap(judge, in_axes=(0, own, own))(members, inputs, outputs))
+    return jnp.mean(jax.vmap(judge)(members, inputs, outputs))
 
 
 def update(

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import cho_solve, qr, solve_triangular
 
 from driftrl.config import GPConfig
 from driftrl.memory.normaliser import Normaliser
@@ -44,7 +44,7 @@ from driftrl.models.likelihood import (
 )
 from driftrl.types import Data
 
-SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+SIZES = (64, 96, 128, 160, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Posterior(eqx.Module):
         cross = self.signal_std**2 * gram(kernel, z[None], self.support, jnp)[0]
         prior = self.signal_std**2 * variance_at(kernel, z, jnp)
         change = self.output_mean + self.output_scale * (cross @ self.weights)
-        variance = prior - jnp.sum((self.whitener @ cross) ** 2)
+        variance = prior - _squared_norm(self.whitener, cross)
         return Prediction(
             mean=obs + change,
             epistemic_std=self.output_scale * jnp.sqrt(jnp.maximum(variance, 0.0)),
@@ -233,7 +233,9 @@ def _compressed(
     weights = solve_triangular(basis, coefficients, lower=True, trans=1)
     shrink = np.sqrt(s / (s + noise))[:, None] * v.T
     whitener = solve_triangular(basis, shrink.T, lower=True, trans=1).T
-    return state.x[pivots], weights, whitener
+    # Any F with the same FᵀF will do; a triangular one costs half as much to apply.
+    (upper,) = qr(whitener[:, ::-1], mode="r")
+    return state.x[pivots], weights, upper[::-1, ::-1]
 
 
 def predict_all(
@@ -272,6 +274,19 @@ def blank_posteriors(
         )
         for size in sizes
     ]
+
+
+def _squared_norm(
+    lower: Float[Array, "R R"], vector: Float[Array, " R"]
+) -> Float[Array, ""]:
+    """Return ‖F v‖² of a lower triangular F, leaving most of its zeros alone."""
+    size = len(lower)
+    width = max(64, -(-size // 8))
+    total = jnp.zeros(())
+    for start in range(0, size, width):
+        stop = min(start + width, size)
+        total += jnp.sum((lower[start:stop, :stop] @ vector[:stop]) ** 2)
+    return total
 
 
 def _require_double_precision() -> None:

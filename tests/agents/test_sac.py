@@ -1,0 +1,374 @@
+"""Soft actor-critic: one step two ways, targets, temperature, the compiled scan."""
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from driftrl.agents import sac
+from driftrl.agents.sac import Batch, Metrics, SACState
+from driftrl.config_deep import SACConfig
+from driftrl.errors import InputError
+
+STATES, ACTIONS = 3, 2
+CONFIG = SACConfig(hidden=(8, 8), batch=6, target_entropy=-1.5)
+RESIDUAL = replace(CONFIG, critic="residual")
+KEY = jax.random.key(7)
+
+each_critic = pytest.mark.parametrize(
+    "config", [CONFIG, RESIDUAL], ids=lambda config: config.critic
+)
+
+
+@functools.cache
+def fresh(config: SACConfig = CONFIG) -> SACState:
+    return sac.init(STATES, ACTIONS, config, key=jax.random.key(0))
+
+
+@functools.cache
+def learned(config: SACConfig = CONFIG) -> SACState:
+    """Return a state whose parts have all moved, targets far from critics."""
+    generator = np.random.default_rng(2)
+    shake = lambda leaf: (
+        leaf + jnp.asarray(0.1 * generator.normal(size=leaf.shape), leaf.dtype)
+    )
+    state = fresh(config)
+    parts = (state.actor, state.critics, state.target_critics, state.log_temperature)
+    state = eqx.tree_at(
+        lambda s: (s.actor, s.critics, s.target_critics, s.log_temperature),
+        state,
+        jax.tree.map(shake, parts),
+    )
+    return updated(state, transitions(6, seed=5), config, KEY)[0]
+
+
+@functools.cache
+def transitions(rows: int, seed: int = 1) -> Batch:
+    generator = np.random.default_rng(seed)
+    draw = lambda *shape: jnp.asarray(generator.normal(size=shape), jnp.float32)
+    ended = jnp.asarray(generator.random(rows) < 0.3, jnp.float32)
+    return Batch(
+        obs=draw(rows, STATES),
+        actions=jnp.tanh(draw(rows, ACTIONS)),
+        rewards=draw(rows),
+        next_obs=draw(rows, STATES),
+        terminated=ended,
+    )
+
+
+def bonus(obs: jax.Array, actions: jax.Array) -> jax.Array:
+    return 0.7 * obs[:, 0] * actions[:, 1] - actions[:, 0] ** 2
+
+
+@functools.partial(jax.jit, static_argnames=("config", "extra"))
+def updated(
+    state: SACState, batch: Batch, config: SACConfig, key: jax.Array, extra: Any = None
+) -> tuple[SACState, Metrics]:
+    return sac.update(state, batch, config, key=key, bonus=extra)
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Return whether two pytrees are equal bit for bit."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def assert_close(found: Any, expected: Any, *, rtol: float, atol: float) -> None:
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol),
+        found,
+        expected,
+    )
+
+
+DATA = transitions(16)
+
+
+# ---- beginning ---------------------------------------------------------------------
+
+
+@each_critic
+def test_state_is_float32_arrays_of_settled_type(config: SACConfig) -> None:
+    # A weak type or another dtype would compile everything a second time.
+    for leaf in jax.tree.leaves(fresh(config)):
+        assert isinstance(leaf, jax.Array) and not leaf.weak_type
+        assert leaf.dtype in (jnp.float32, jnp.int32)
+    after = updated(fresh(config), transitions(6), config, KEY)[0]
+    pairs = zip(jax.tree.leaves(fresh(config)), jax.tree.leaves(after), strict=True)
+    for old, new in pairs:
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+        assert old.weak_type == new.weak_type
+
+
+@each_critic
+def test_critics_start_apart_and_targets_as_copies(config: SACConfig) -> None:
+    state = fresh(config)
+    q = sac.q_values(state.critics, *transitions(6)[:2])
+    assert q.shape == (2, 6)
+    assert np.abs(np.asarray(q[0] - q[1])).min() > 1e-4
+    assert same(state.target_critics, state.critics)
+    assert int(state.updates) == 0
+
+
+def test_sizes_are_read_off_a_state() -> None:
+    assert sac.sizes(fresh()) == (STATES, ACTIONS)
+
+
+@pytest.mark.parametrize("wrong", [(0, 1), (3, 0)])
+def test_empty_spaces_are_refused(wrong: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match=f"received {wrong[0]} and {wrong[1]}"):
+        sac.init(*wrong, CONFIG, key=KEY)
+
+
+# ---- acting ------------------------------------------------------------------------
+
+
+def test_action_without_a_key_is_the_mode() -> None:
+    obs = jnp.array([0.4, -1.0, 2.0])
+    mean = learned().actor(obs)[:ACTIONS]
+    np.testing.assert_allclose(
+        sac.act(learned(), obs, key=None), np.tanh(mean), rtol=1e-5
+    )
+
+
+def test_actions_with_a_key_follow_the_policy() -> None:
+    obs = np.array([0.4, -1.0, 2.0])  # double, as environments answer
+    draw = jax.vmap(lambda key: sac.act(learned(), obs, key=key))
+    actions = np.asarray(draw(jax.random.split(KEY, 4000)))
+    assert np.abs(actions).max() < 1.0
+    latent = np.arctanh(actions.astype(np.float64))
+    mean, log_std = np.split(np.asarray(learned().actor(jnp.asarray(obs))), 2)
+    std = np.exp(log_std)
+    np.testing.assert_allclose(latent.mean(axis=0), mean, atol=0.07 * std.max())
+    np.testing.assert_allclose(latent.std(axis=0), std, rtol=0.06)
+    assert same(sac.act(learned(), obs, key=KEY), sac.act(learned(), obs, key=KEY))
+
+
+# ---- one update two ways -----------------------------------------------------------
+
+
+def by_hand(
+    state: SACState, batch: Batch, config: SACConfig, key: jax.Array, extra: Any
+) -> SACState:
+    """Take the same step critic by critic, straight from the equations, with Optax."""
+    next_noise, noise = jax.random.normal(key, (2, *batch.actions.shape))
+    alpha = jnp.exp(state.log_temperature)
+    gain = extra or (lambda obs, actions: jnp.zeros(len(obs)))
+
+    def smaller(pair: Any, obs: Any, actions: Any) -> jax.Array:
+        return jnp.minimum(*(critic(pair, j, obs, actions) for j in (0, 1)))
+
+    def critic(pair: Any, index: int, obs: Any, actions: Any) -> jax.Array:
+        single = jax.tree.map(lambda leaf: leaf[index], pair)
+        judge = lambda one, action: single(jnp.concatenate([one, action]))[0]
+        return jax.vmap(judge)(obs, actions)
+
+    def draw(actor: Any, obs: Any, noise: Any) -> tuple[jax.Array, jax.Array]:
+        mean, log_std = jnp.split(jax.vmap(actor)(obs), 2, axis=1)
+        std = jnp.exp(jnp.clip(log_std, -10, 2))
+        latent = mean + std * noise
+        actions = jnp.tanh(latent)
+        normal = jax.scipy.stats.norm.logpdf(latent, mean, std)
+        return actions, jnp.sum(normal - jnp.log(1 - actions**2), axis=1)
+
+    following, log_prob = draw(state.actor, batch.next_obs, next_noise)
+    future = smaller(state.target_critics, batch.next_obs, following)
+    future = future - alpha * log_prob + gain(batch.next_obs, following)
+    target = batch.rewards + config.discount * (1 - batch.terminated) * future
+
+    def critic_loss(pair: Any) -> jax.Array:
+        first, second = (critic(pair, j, batch.obs, batch.actions) for j in (0, 1))
+        return jnp.mean((first - target) ** 2 + (second - target) ** 2)
+
+    def step(loss: Any, part: Any, moments: Any) -> tuple[Any, Any]:
+        clip = optax.clip_by_global_norm(config.gradient_clip)
+        gradient, _ = clip.update(jax.grad(loss)(part), optax.EmptyState())
+        with jax.numpy_dtype_promotion("standard"):
+            change, moments = optax.adam(config.learning_rate).update(gradient, moments)
+        return optax.apply_updates(part, change), (optax.EmptyState(), moments)
+
+    critics, critic_moments = step(
+        critic_loss, state.critics, state.critic_optimiser[1]
+    )
+
+    def actor_loss(actor: Any) -> jax.Array:
+        actions, log_prob = draw(actor, batch.obs, noise)
+        worth = smaller(critics, batch.obs, actions) + gain(batch.obs, actions)
+        return jnp.mean(alpha * log_prob - worth)
+
+    actor, actor_moments = step(actor_loss, state.actor, state.actor_optimiser[1])
+    entropy = -jnp.mean(draw(state.actor, batch.obs, noise)[1])
+    log_alpha, alpha_moments = step(
+        lambda log_alpha: log_alpha * (entropy + 1.5),
+        state.log_temperature,
+        state.temperature_optimiser[1],
+    )
+    tau = config.target_rate
+    return SACState(
+        actor=actor,
+        critics=critics,
+        target_critics=jax.tree.map(
+            lambda old, new: (1 - tau) * old + tau * new, state.target_critics, critics
+        ),
+        actor_optimiser=actor_moments,
+        critic_optimiser=critic_moments,
+        log_temperature=log_alpha,
+        temperature_optimiser=alpha_moments,
+        updates=state.updates + 1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "extra"),
+    [(CONFIG, None), (CONFIG, bonus), (RESIDUAL, None)],
+    ids=["plain", "bonus", "residual"],
+)
+def test_update_is_the_same_as_by_hand(config: SACConfig, extra: Any) -> None:
+    state, batch = learned(config), transitions(6)
+    assert 0 < float(batch.terminated.sum()) < 6
+    found, _ = updated(state, batch, config, KEY, extra)
+    expected = jax.jit(by_hand, static_argnums=(2, 4))(state, batch, config, KEY, extra)
+    assert_close(found, expected, rtol=2e-4, atol=2e-6)
+    # What moved, moved by more than that.
+    for part in ("actor", "critics", "log_temperature"):
+        moved = jax.tree.map(
+            lambda a, b: float(jnp.abs(a - b).max()),
+            getattr(found, part),
+            getattr(state, part),
+        )
+        assert max(jax.tree.leaves(moved)) > 1e-4
+
+
+def test_update_reports_what_it_saw() -> None:
+    state, batch = learned(), transitions(6)
+    _, seen = updated(state, batch, CONFIG, KEY, bonus)
+    q = sac.q_values(state.critics, batch.obs, batch.actions)
+    assert float(seen.q) == pytest.approx(float(q.mean()), rel=1e-5)
+    assert float(seen.temperature) == pytest.approx(
+        float(jnp.exp(state.log_temperature))
+    )
+    noise = jax.random.normal(KEY, (2, 6, ACTIONS))[1]
+    own, log_prob = jax.vmap(lambda o, n: sac.policy(state.actor, o).sample(n))(
+        batch.obs, noise
+    )
+    assert float(seen.entropy) == pytest.approx(-float(log_prob.mean()), rel=1e-5)
+    gain = float(bonus(batch.obs, own).mean())
+    assert float(seen.bonus) == pytest.approx(gain, rel=1e-5)
+    assert float(updated(state, batch, CONFIG, KEY)[1].bonus) == 0.0
+
+
+def test_targets_move_by_their_rate_alone() -> None:
+    # No gradient reaches them: 0.5 % of the way to the new critics is all they go.
+    state = learned()
+    found, _ = updated(state, transitions(6), CONFIG, KEY)
+    expected = jax.tree.map(
+        lambda old, new: 0.995 * np.asarray(old) + 0.005 * np.asarray(new),
+        state.target_critics,
+        found.critics,
+    )
+    assert_close(found.target_critics, expected, rtol=1e-6, atol=1e-8)
+    assert not same(found.critics, state.critics)
+
+
+def test_follow_by_hand() -> None:
+    found = sac.follow([jnp.array([1.0, -2.0])], [jnp.array([3.0, 0.0])], 0.25)
+    np.testing.assert_array_equal(found[0], [2.5, -0.5])
+
+
+def test_compiled_update_is_the_plain_one() -> None:
+    batch = transitions(6)
+    plain = sac.update(learned(), batch, CONFIG, key=KEY)
+    compiled = updated(learned(), batch, CONFIG, KEY)
+    assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("log_std", "direction"), [(-4.0, 1.0), (0.0, -1.0)])
+def test_temperature_goes_where_the_entropy_is_wanted(
+    log_std: float, direction: float
+) -> None:
+    # Two actions with σ = e⁻⁴ have an entropy near −5.2, with σ = 1 one near 1.2.
+    last = lambda s: s.actor.layers[-1].bias
+    bias = jnp.array([0.0, 0.0, log_std, log_std])
+    state = eqx.tree_at(last, fresh(), bias)
+    state = eqx.tree_at(lambda s: s.actor.layers[-1].weight, state, jnp.zeros((8, 4)))
+    moved, seen = updated(state, transitions(6), CONFIG, KEY)
+    assert np.sign(-1.5 - float(seen.entropy)) == direction
+    # The first step of Adam is its learning rate.
+    step = float(moved.log_temperature - state.log_temperature)
+    assert step == pytest.approx(direction * CONFIG.learning_rate, rel=1e-3)
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(1, -1.0), (6, -6.0)])
+def test_default_target_entropy(size: int, wanted: float) -> None:
+    assert sac.target_entropy(size, SACConfig()) == wanted
+    assert sac.target_entropy(size, CONFIG) == -1.5
+
+
+# ---- the compiled scan -------------------------------------------------------------
+
+
+def test_training_is_updates_one_by_one() -> None:
+    key = jax.random.key(3)
+    found, seen = sac.train(learned(), DATA, 11, 10, CONFIG, key=key)
+    rows_key, update_key = jax.random.split(key)
+    rows = jax.random.randint(rows_key, (10, CONFIG.batch), 0, 11)
+    state, history = learned(), []
+    for row, step_key in zip(rows, jax.random.split(update_key, 10), strict=True):
+        batch = Batch(*(column[row] for column in DATA))
+        state, metrics = updated(state, batch, CONFIG, step_key)
+        history.append(metrics)
+    assert_close(found, state, rtol=1e-3, atol=1e-5)
+    means = jax.tree.map(lambda *values: np.mean(values), *history)
+    assert_close(seen, means, rtol=1e-3, atol=1e-5)
+    assert int(found.updates) == int(learned().updates) + 10
+
+
+def test_valid_rows_are_drawn_and_padding_is_not() -> None:
+    spoil = lambda row: Batch(*(column.at[row].set(jnp.nan) for column in DATA))
+    run = lambda data: sac.train(learned(), data, 5, 10, CONFIG, key=KEY)[0]
+    for row in range(5):
+        assert np.isnan(np.asarray(run(spoil(row)).actor.layers[0].bias)).all()
+    assert same(run(spoil(slice(5, None))), run(DATA))
+
+
+def test_growing_data_and_new_states_compile_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state, _ = sac.train(fresh(), DATA, 2, 10, CONFIG, key=KEY)
+    # Compiling again would call ``update`` again.
+    monkeypatch.setattr(sac, "update", None)
+    state, _ = sac.train(state, DATA, 9, 10, CONFIG, key=jax.random.key(9))
+    sac.train(state, transitions(16, seed=3), 16, 10, CONFIG, key=KEY)
+    with pytest.raises(TypeError, match="NoneType"):
+        sac.train(state, DATA, 16, 11, CONFIG, key=KEY)
+
+
+def test_same_key_same_result() -> None:
+    run = lambda key: sac.train(learned(), DATA, 16, 10, CONFIG, key=key)
+    assert same(run(KEY), run(KEY))
+    assert not same(run(KEY)[0].actor, run(jax.random.key(8))[0].actor)
+
+
+def test_old_state_can_still_be_used() -> None:
+    state = learned()
+    sac.train(state, DATA, 16, 10, CONFIG, key=KEY)
+    assert np.isfinite(np.asarray(sac.act(state, np.zeros(STATES), key=None))).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "updates", "message"),
+    [
+        (0, 1, "cannot draw from 0 transitions of an array of 16"),
+        (17, 1, "cannot draw from 17 transitions"),
+        (4, 0, "at least one update, received 0"),
+    ],
+)
+def test_nothing_to_do_is_refused(size: int, updates: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        sac.train(fresh(), DATA, size, updates, CONFIG, key=KEY)

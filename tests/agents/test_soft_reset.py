@@ -1,0 +1,145 @@
+"""Soft resets: the mixture by hand, its two ends, what follows and what stays."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.agents import sac
+from driftrl.agents.sac import Batch, SACState
+from driftrl.agents.soft_reset import mix, soft_reset
+from driftrl.config_deep import SACConfig
+from driftrl.errors import InputError
+
+CONFIG = SACConfig(hidden=(8, 8), batch=4, learning_rate=0.05)
+KEY = jax.random.key(3)
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Return whether two pytrees are equal bit for bit."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@functools.cache
+def learned() -> SACState:
+    """Return a state after a few updates, targets far behind."""
+    draw = lambda *shape: jnp.asarray(
+        np.random.default_rng(0).normal(size=shape), jnp.float32
+    )
+    data = Batch(draw(9, 2), draw(9, 1), draw(9), draw(9, 2), jnp.zeros(9))
+    start = sac.init(2, 1, CONFIG, key=jax.random.key(0))
+    return sac.train(start, data, 9, 20, CONFIG, key=jax.random.key(1))[0]
+
+
+@functools.cache
+def fresh() -> SACState:
+    return sac.init(2, 1, CONFIG, key=KEY)
+
+
+# ---- the mixture -------------------------------------------------------------------
+
+
+def test_mix_by_hand() -> None:
+    old = {"a": jnp.array([4.0, -8.0]), "b": (jnp.array(2.0),)}
+    new = {"a": jnp.array([0.0, 8.0]), "b": (jnp.array(-2.0),)}
+    found = mix(old, new, 0.25)
+    np.testing.assert_array_equal(found["a"], [3.0, -4.0])
+    np.testing.assert_array_equal(found["b"][0], 1.0)
+
+
+@given(
+    old=st.floats(-100, 100, width=32),
+    new=st.floats(-100, 100, width=32),
+    rate=st.floats(0, 1),
+)
+def test_mix_lies_between(old: float, new: float, rate: float) -> None:
+    found = float(mix(np.float32(old), np.float32(new), rate))
+    margin = 1e-5 * max(abs(old), abs(new)) + 1e-30
+    assert min(old, new) - margin <= found <= max(old, new) + margin
+    assert found == pytest.approx((1 - rate) * old + rate * new, abs=margin)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
+def test_rates_outside_0_and_1_are_refused(rate: float) -> None:
+    with pytest.raises(InputError, match=rf"α in \[0, 1\], received {rate}"):
+        mix(jnp.zeros(2), jnp.ones(2), rate)
+    with pytest.raises(InputError, match=rf"α in \[0, 1\], received {rate}"):
+        soft_reset(learned(), rate, CONFIG, key=KEY)
+
+
+# ---- the agent ---------------------------------------------------------------------
+
+
+def test_rate_0_changes_nothing_at_all() -> None:
+    assert same(soft_reset(learned(), 0.0, CONFIG, key=KEY), learned())
+    # Also what cannot be computed with stays: 0·NaN is not 0.
+    assert same(mix(jnp.array(-0.0), jnp.array(jnp.nan), 0.0), jnp.array(-0.0))
+
+
+def test_rate_1_is_a_fresh_agent() -> None:
+    found = soft_reset(learned(), 1.0, CONFIG, key=KEY)
+    assert same(found.actor, fresh().actor)
+    assert same(found.critics, fresh().critics)
+    assert same(found.target_critics, fresh().critics)
+    assert same(found.actor_optimiser, fresh().actor_optimiser)
+    assert same(found.critic_optimiser, fresh().critic_optimiser)
+
+
+def test_rate_1_mends_networks_that_blew_up() -> None:
+    broken = eqx.tree_at(
+        lambda s: s.actor.layers[0].weight, learned(), jnp.full((2, 8), jnp.nan)
+    )
+    found = soft_reset(broken, 1.0, CONFIG, key=KEY)
+    assert np.isfinite(np.asarray(found.actor.layers[0].weight)).all()
+
+
+def test_networks_are_mixed_and_optimisers_restart() -> None:
+    found = soft_reset(learned(), 0.2, CONFIG, key=KEY)
+    for part in ("actor", "critics"):
+        expected = jax.tree.map(
+            lambda old, new: 0.8 * np.asarray(old) + 0.2 * np.asarray(new),
+            getattr(learned(), part),
+            getattr(fresh(), part),
+        )
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7),
+            getattr(found, part),
+            expected,
+        )
+        assert not same(getattr(found, part), getattr(learned(), part))
+    assert not same(learned().actor_optimiser, fresh().actor_optimiser)
+    assert same(found.actor_optimiser, fresh().actor_optimiser)
+    assert same(found.critic_optimiser, fresh().critic_optimiser)
+
+
+def test_targets_are_mixed_with_the_same_fresh_critics() -> None:
+    def behind(state: SACState) -> list[jax.Array]:
+        gap = jax.tree.map(jnp.subtract, state.critics, state.target_critics)
+        return jax.tree.leaves(gap)
+
+    found = soft_reset(learned(), 0.2, CONFIG, key=KEY)
+    for before, after in zip(behind(learned()), behind(found), strict=True):
+        assert np.abs(np.asarray(before)).max() > 0.01
+        np.testing.assert_allclose(after, 0.8 * np.asarray(before), atol=1e-6)
+
+
+def test_temperature_and_count_go_on() -> None:
+    found = soft_reset(learned(), 0.5, CONFIG, key=KEY)
+    assert float(learned().log_temperature) != 0.0
+    kept = ("log_temperature", "temperature_optimiser", "updates")
+    for part in kept:
+        assert same(getattr(found, part), getattr(learned(), part))
+
+
+def test_every_reset_draws_anew() -> None:
+    one = soft_reset(learned(), 0.5, CONFIG, key=KEY)
+    other = soft_reset(learned(), 0.5, CONFIG, key=jax.random.key(4))
+    assert same(one, soft_reset(learned(), 0.5, CONFIG, key=KEY))
+    assert not same(one.actor, other.actor)

@@ -1,0 +1,259 @@
+"""Learning of the ensemble: against single networks, and on known systems."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from driftrl.config_deep import EnsembleConfig
+from driftrl.models import ensemble
+from driftrl.models.ensemble import EnsembleState, Samples
+from driftrl.models.networks import MLP
+
+S, A, E = 3, 2, 4
+SMALL = EnsembleConfig(members=E, hidden=(8, 7), learning_rate=1e-2)
+KEY = jax.random.key(7)
+
+# Compiled whole, these take less time than their pieces one by one.
+measure = jax.jit(ensemble.with_statistics)
+update = jax.jit(ensemble.update, static_argnums=2)
+draw = jax.jit(ensemble.draw, static_argnums=(2, 3))
+
+
+def transitions(rows: int, seed: int = 0) -> Samples:
+    rng = np.random.default_rng(seed)
+    inputs, outputs = rng.normal(size=(rows, S + A)), rng.normal(size=(rows, S + 1))
+    return Samples(
+        jnp.asarray(2.0 * inputs - 1.0, jnp.float32),
+        jnp.asarray(0.5 * outputs + 3.0, jnp.float32),
+    )
+
+
+def normalised_state() -> EnsembleState:
+    state = ensemble.initial_state(S, A, SMALL, key=KEY)
+    return measure(state, transitions(40), jnp.asarray(40))
+
+
+def member(state: EnsembleState, index: int) -> MLP:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], state.members)
+
+
+def assert_same(found: object, expected: object) -> None:
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    for left, right in pairs:
+        np.testing.assert_array_equal(left, right)
+
+
+def manual_steps(
+    state: EnsembleState, batches: list[Samples], config: EnsembleConfig
+) -> list[MLP]:
+    """Train the members one by one with plain Adam; clip their joint gradient."""
+    known = state.statistics
+    adam = optax.adam(config.learning_rate)
+
+    @jax.jit
+    def slope(network: MLP, batch: Samples) -> MLP:
+        def loss(network: MLP) -> jax.Array:
+            z = (batch.inputs - known.input_mean[None]) / known.input_std[None]
+            y = (batch.outputs - known.output_mean[None]) / known.output_std[None]
+            return jnp.mean((jax.vmap(network)(z) - y) ** 2) / E
+
+        return jax.grad(loss)(network)
+
+    @jax.jit
+    def step(
+        network: MLP, memory: optax.OptState, gradient: MLP, shrink: jax.Array
+    ) -> tuple[MLP, optax.OptState]:
+        gradient = jax.tree.map(lambda leaf: shrink * leaf, gradient)
+        with jax.numpy_dtype_promotion("standard"):
+            change, memory = adam.update(gradient, memory)  # pyright: ignore[reportArgumentType]
+            return optax.apply_updates(network, change), memory  # pyright: ignore[reportArgumentType, reportReturnType]
+
+    networks = [member(state, index) for index in range(E)]
+    memories = [adam.init(network) for network in networks]  # pyright: ignore[reportArgumentType]
+    for batch in batches:
+        slopes = [slope(network, batch) for network in networks]
+        size = math.sqrt(sum(float((x**2).sum()) for x in jax.tree.leaves(slopes)))
+        shrink = jnp.asarray(min(1.0, config.gradient_clip / size))
+        for e in range(E):
+            networks[e], memories[e] = step(networks[e], memories[e], slopes[e], shrink)
+    return networks
+
+
+@pytest.mark.parametrize("clip", [1e6, 0.5])
+def test_an_update_is_that_of_single_networks(clip: float) -> None:
+    config = replace(SMALL, gradient_clip=clip)
+    state = normalised_state()
+    # Adam forgets a constant factor of the gradients; batches of different difficulty
+    # are shortened by different factors.
+    batches = [
+        Samples(batch.inputs, factor * batch.outputs)
+        for factor, batch in zip(
+            (100.0, 1.0, 30.0),
+            (transitions(10, seed) for seed in range(3)),
+            strict=True,
+        )
+    ]
+    expected = manual_steps(state, batches, config)
+    before = float(
+        ensemble.regression_loss(state.members, state.statistics, batches[0])
+    )
+    for number, batch in enumerate(batches):
+        state, metrics = update(state, batch, config)
+        if number == 0:
+            assert float(metrics.loss) == pytest.approx(before, rel=1e-5)
+            assert float(metrics.gradient_norm) > 0.5  # the smaller limit does act
+    assert int(state.updates) == 3
+    for index in range(E):
+        for found, wanted in zip(
+            jax.tree.leaves(member(state, index)),
+            jax.tree.leaves(expected[index]),
+            strict=True,
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-5)
+
+
+def test_training_is_a_loop_of_updates() -> None:
+    data = transitions(50)
+    size = jnp.asarray(33)
+    state = measure(normalised_state(), data, size)
+    found, metrics = ensemble.train(
+        state, data, size, SMALL, updates=4, batch=16, key=KEY
+    )
+    losses = []
+    for key in jax.random.split(KEY, 4):
+        batch = draw(data, size, SMALL, 16, key=key)
+        state, seen = update(state, batch, SMALL)
+        losses.append(float(seen.loss))
+    assert float(metrics.loss) == pytest.approx(np.mean(losses), rel=1e-4)
+    for left, right in zip(jax.tree.leaves(found), jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-5)
+
+
+def test_same_key_same_training() -> None:
+    data, size = transitions(50), jnp.asarray(50)
+    state = normalised_state()
+
+    def trained(key: jax.Array) -> EnsembleState:
+        return ensemble.train(state, data, size, SMALL, updates=3, batch=8, key=key)[0]
+
+    assert_same(trained(KEY), trained(KEY))
+    weights = [trained(jax.random.key(k)).members.layers[0].weight for k in (1, 2)]
+    assert float(jnp.abs(weights[0] - weights[1]).max()) > 1e-4
+
+
+def test_rows_are_drawn_from_the_valid_ones_alone() -> None:
+    rows = jnp.arange(100.0)[:, None]
+    data = Samples(rows, rows)
+    drawn = draw(data, jnp.asarray(7), SMALL, 500, key=KEY)
+    assert drawn.inputs.shape == (500, 1)
+    np.testing.assert_array_equal(np.unique(np.asarray(drawn.inputs)), np.arange(7.0))
+    np.testing.assert_array_equal(drawn.inputs, drawn.outputs)
+
+
+def test_separate_batches_differ() -> None:
+    rows = jnp.arange(1000.0)[:, None]
+    config = replace(SMALL, separate_batches=True)
+    drawn = draw(Samples(rows, rows), jnp.asarray(1000), config, 64, key=KEY).inputs
+    assert drawn.shape == (E, 64, 1)
+    for one in range(E):
+        for other in range(one):
+            shared = np.intersect1d(np.asarray(drawn[one]), np.asarray(drawn[other]))
+            assert len(shared) < 16  # 4 are expected
+
+
+def test_another_size_compiles_nothing() -> None:
+    compiled: list[str] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    data = transitions(64)
+    state = ensemble.initial_state(S, A, SMALL, key=KEY)
+    sizes = [jnp.asarray(size) for size in (10, 11, 64)]
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for number, size in enumerate(sizes):
+            if number == 1:
+                assert compiled  # the listener does hear
+                compiled.clear()
+            state = measure(state, data, size)
+            state, _ = ensemble.train(
+                state, data, size, SMALL, updates=2, batch=4, key=KEY
+            )
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert compiled == []
+
+
+# ---- known systems -----------------------------------------------------------------
+
+LINEAR = np.array(
+    [[0.1, 0.2, -0.1, 1.0], [-0.3, 0.1, 0.0, 0.5], [1.0, 0.5, 0.2, -1.0]], np.float32
+).T[:, :3]
+
+
+def linear_system(rows: int, noise: tuple[float, float, float], seed: int) -> Samples:
+    """Two states, two actions; changes and reward are linear, plus noise."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.uniform(-1.0, 1.0, (rows, 4)).astype(np.float32)
+    outputs = inputs @ LINEAR + np.array([5.0, 0.0, -20.0], np.float32)
+    outputs += rng.normal(size=(rows, 3)).astype(np.float32) * np.array(
+        noise, np.float32
+    )
+    return Samples(jnp.asarray(inputs), jnp.asarray(outputs))
+
+
+@pytest.fixture(scope="module")
+def trained() -> Callable[[str], EnsembleState]:
+    """Train on a linear system: without noise by squares, with it by likelihood."""
+
+    def train(loss: str) -> EnsembleState:
+        config = EnsembleConfig(
+            hidden=(32, 32),
+            learning_rate=3e-3,
+            loss=loss,  # pyright: ignore[reportArgumentType]
+        )
+        noise = (0.0, 0.0, 0.0) if loss == "mse" else (0.05, 0.2, 0.8)
+        data, size = linear_system(1000, noise, seed=0), jnp.asarray(1000)
+        state = ensemble.initial_state(2, 2, config, key=KEY)
+        state = measure(state, data, size)
+        return ensemble.train(
+            state, data, size, config, updates=600, batch=128, key=KEY
+        )[0]
+
+    return train
+
+
+def test_learns_a_linear_system(trained: Callable[[str], EnsembleState]) -> None:
+    state = trained("mse")
+    fresh = linear_system(200, (0.0, 0.0, 0.0), seed=1)
+    ask = jax.jit(jax.vmap(lambda z: ensemble.predict(state, z[:2], z[2:])))
+    near = ask(fresh.inputs)
+    changes = np.concatenate(
+        [near.mean - fresh.inputs[:, :2], near.reward[:, None]], axis=1
+    )
+    error = (changes - np.asarray(fresh.outputs)) / np.asarray(near.scale)
+    assert np.sqrt(np.mean(error**2)) < 0.05
+    # What was seen is known, what lies three times as far out is not.
+    far = ask(jnp.asarray(4.0 * np.sign(fresh.inputs)))
+    unknown = [np.mean(np.asarray(p.epistemic_std / p.scale)) for p in (near, far)]
+    assert unknown[1] > 5.0 * unknown[0]
+
+
+def test_likelihood_finds_the_noise(trained: Callable[[str], EnsembleState]) -> None:
+    state = trained("likelihood")
+    fresh = linear_system(200, (0.0, 0.0, 0.0), seed=1)
+    ask = jax.jit(jax.vmap(lambda z: ensemble.predict(state, z[:2], z[2:])))
+    found = ask(fresh.inputs)
+    noise = np.asarray(found.aleatoric_std).mean(axis=0)
+    np.testing.assert_allclose(noise, [0.05, 0.2, 0.8], rtol=0.15)
+    changes = np.asarray(found.mean - fresh.inputs[:, :2])
+    error = changes - np.asarray(fresh.outputs)[:, :2]
+    assert (np.sqrt(np.mean(error**2, axis=0)) < [0.03, 0.1]).all()

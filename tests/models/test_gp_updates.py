@@ -1,0 +1,146 @@
+"""The Gaussian process from episode to episode: what is kept, what is made anew."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from driftrl.config import GPConfig
+from driftrl.models import gp
+from driftrl.models.cholesky import factorise
+from driftrl.models.kernels import KERNELS
+from driftrl.models.likelihood import covariance, fit_hyperparameters
+from driftrl.types import Data
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+Swings = Callable[..., Data]
+
+
+def check_against_scratch(state: gp.GPState, data: Data, config: GPConfig) -> None:
+    """Compare an updated state with one made from ``data`` at once, scales given."""
+    raw_x = np.concatenate([data.obs, data.actions], axis=1)
+    x = state.inputs.normalise(raw_x)
+    y = state.outputs.normalise(data.next_obs - data.obs)
+    np.testing.assert_allclose(state.x, x, atol=1e-12)
+    np.testing.assert_allclose(state.y, y, atol=1e-12)
+    factor = factorise(covariance(KERNELS[config.kernel], state.hyper, x))
+    np.testing.assert_allclose(state.factor, factor, atol=1e-8)
+    scratch = replace(state, x=x, y=y, factor=factor)
+    wanted = gp.predict_all(gp.posterior(scratch, config), data.obs, data.actions)
+    found = gp.predict_all(gp.posterior(state, config), data.obs, data.actions)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern32", "matern52", "linear"])
+def test_appending_and_dropping_equal_starting_over(
+    kernel: Any, swings: Swings
+) -> None:
+    config = GPConfig(kernel=kernel, refit_every=100, fit_steps=10)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
+    first = state
+    rows = [
+        (0, 81),
+        (0, 120),
+        (40, 160),
+        (103, 230),
+        (200, 240),
+        (200, 240),
+        (200, 320),
+    ]
+    for age, (start, stop) in enumerate(rows, start=1):
+        data = swings(start, stop)
+        state = gp.fit(state, data, config)
+        assert (state.age, state.offset) == (age, start)
+        assert (state.hyper, state.inputs, state.outputs) == (
+            (first.hyper, first.inputs, first.outputs)
+        )
+        check_against_scratch(state, data, config)
+
+
+def test_hyperparameters_are_found_anew_every_third_time(swings: Swings) -> None:
+    config = GPConfig(refit_every=3)
+    state = gp.initial_state(3, 1, config)
+    ages, refits = [], []
+    for stop in range(40, 320, 40):
+        before = state.hyper
+        state = gp.fit(state, swings(0, stop), config)
+        ages.append(state.age)
+        refits.append(state.hyper is not before)
+    assert ages == [0, 1, 2, 0, 1, 2, 0]
+    assert refits == [True, False, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("rows", [(80, 120), (200, 240), (0, 80), (0, 200)])
+def test_data_that_the_factor_does_not_hold_start_over(
+    rows: tuple[int, int], swings: Swings
+) -> None:
+    # None of the old rows is left, or older ones have come back.
+    config = GPConfig(refit_every=100)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(40, 80), config)
+    data = swings(*rows)
+    found = gp.fit(state, data, config)
+    assert (found.age, found.offset) == (0, rows[0])
+    raw_x = np.concatenate([data.obs, data.actions], axis=1)
+    np.testing.assert_allclose(found.inputs.mean, raw_x.mean(axis=0))
+    check_against_scratch(found, data, config)
+
+
+def test_normalisation_is_of_the_retained_data_alone(swings: Swings) -> None:
+    config = GPConfig()
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 200), config)
+    state = gp.fit(state, swings(160, 240), config)
+    data = swings(160, 240)
+    change = data.next_obs - data.obs
+    np.testing.assert_allclose(state.outputs.mean, change.mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(state.outputs.std, change.std(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(state.x.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(state.x.std(axis=0), 1.0, rtol=1e-12)
+
+
+def test_the_fit_looks_at_evenly_spread_points(swings: Swings) -> None:
+    config = GPConfig(fit_points=21)
+    initial = gp.initial_state(3, 1, config)
+    state = gp.fit(initial, swings(0, 401), config)
+    rows = np.arange(0, 401, 20)
+    expected = fit_hyperparameters(
+        "se",
+        initial.hyper,
+        state.x[rows],
+        state.y[rows],
+        steps=config.fit_steps,
+        learn_noise=False,
+    )
+    np.testing.assert_array_equal(state.hyper.length_scales, expected.length_scales)
+    assert len(state.x) == len(state.factor) == 401
+
+
+def test_single_precision_data_are_subtracted_in_double(swings: Swings) -> None:
+    data = swings(0, 40)
+    obs, after = data.obs.astype(np.float32), data.next_obs.astype(np.float32)
+    single = Data(obs, data.actions.astype(np.float32), data.rewards, after)
+    state = gp.fit(gp.initial_state(3, 1, GPConfig()), single, GPConfig())
+    change = after.astype(np.float64) - obs.astype(np.float64)
+    found = state.outputs.denormalise(state.y)
+    assert state.x.dtype == np.float64
+    np.testing.assert_allclose(found, change, rtol=1e-14, atol=1e-14)
+
+
+def test_states_do_not_change(swings: Swings) -> None:
+    config = GPConfig(refit_every=100)
+    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
+    posterior = gp.posterior(state, config)
+    copies = state.x.copy(), state.y.copy(), state.factor.copy()
+    gp.fit(state, swings(40, 120), config)
+    gp.posterior(state, replace(config, compression=1e-2))
+    for array, copy in zip((state.x, state.y, state.factor), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        state.age = 3  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        posterior.noise_std = jnp.ones(())

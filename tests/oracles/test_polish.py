@@ -1,0 +1,120 @@
+"""Polishing finds optima that are known otherwise, and never makes things worse."""
+
+from functools import partial
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from driftrl.envs.pendulum import PendulumState, repeated_step
+from driftrl.oracles.polish import polish, upright_gain
+from driftrl.oracles.trajectory import Trajectory
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+DECISIONS, REPEAT = 8, 5
+
+
+@partial(jax.jit, static_argnames="repeat")
+def follow(
+    offsets: jax.Array, gain: jax.Array, start: jax.Array, theta: jax.Array, repeat: int
+) -> Trajectory:
+    """Return the episode of the actions u_t − gain·(φ, ω), clipped."""
+
+    def decide(
+        state: PendulumState, offset: jax.Array
+    ) -> tuple[PendulumState, tuple[jax.Array, PendulumState, jax.Array]]:
+        answer = gain[0] * state.angle + gain[1] * state.speed
+        action = jnp.clip(offset - answer, -1.0, 1.0)
+        after, gained = repeated_step(state, action, theta, repeat)
+        return after, (action, state, gained)
+
+    first = PendulumState(start[0], start[1])
+    _, (actions, states, rewards) = jax.lax.scan(decide, first, offsets)
+    return Trajectory(actions, states, rewards.sum())
+
+
+def played(
+    actions: np.ndarray, start: tuple[float, float], theta: float, repeat: int
+) -> Trajectory:
+    """Return the episode of given actions."""
+    return follow(
+        jnp.asarray(actions),
+        jnp.zeros(2),
+        jnp.asarray(start),
+        jnp.asarray(theta),
+        repeat,
+    )
+
+
+def riccati_gain(dynamics: np.ndarray, drive: np.ndarray) -> np.ndarray:
+    """Gain of the regulator by iterating the Riccati recursion, for repeat 1."""
+    cost, torque_cost = np.diag([1.0, 0.1]), 0.001
+    ahead = np.zeros((2, 2))
+    gain = np.zeros((1, 2))
+    for _ in range(500):
+        gain = drive.T @ ahead @ dynamics / (torque_cost + drive.T @ ahead @ drive)
+        ahead = cost + dynamics.T @ ahead @ (dynamics - drive @ gain)
+    return gain[0]
+
+
+def test_the_gain_is_that_of_the_riccati_recursion() -> None:
+    # ω' = ω + 0.05·(15 φ + 3 τ), φ' = φ + 0.05 ω'.
+    dynamics = np.array([[1.0 + 0.05 * 0.75, 0.05], [0.75, 1.0]])
+    drive = np.array([[0.05 * 0.15], [0.15]])
+    np.testing.assert_allclose(
+        upright_gain(1), riccati_gain(dynamics, drive), rtol=1e-8
+    )
+
+
+def regulated(share: float, repeat: int) -> Trajectory:
+    """Return 200 time steps under a share of the gain, from beside upright, θ = 5."""
+    gain = share * jnp.asarray(upright_gain(repeat)) / 5.0
+    start = jnp.asarray([0.3, 0.0])
+    return follow(jnp.zeros(200 // repeat), gain, start, jnp.asarray(5.0), repeat)
+
+
+@pytest.mark.parametrize("repeat", [1, 5])
+def test_the_gain_holds_the_pendulum_up_best(repeat: int) -> None:
+    whole = regulated(1.0, repeat)
+    assert abs(float(whole.states.angle[-1])) < 1e-6
+    for share in (0.9, 1.1):
+        assert float(regulated(share, repeat).value) < float(whole.value)
+
+
+def test_no_single_action_can_be_improved_after_polishing() -> None:
+    start, theta = (0.5, 1.0), 5.0
+    found = polish(played(np.full(DECISIONS, 0.3), start, theta, REPEAT), theta, REPEAT)
+    for decision in range(DECISIONS):
+        for shift in (-1e-2, 1e-2):
+            actions = np.array(found.actions)
+            actions[decision] += shift
+            other = played(actions, start, theta, REPEAT)
+            assert float(other.value) < float(found.value) + 1e-6
+
+
+@pytest.mark.parametrize("theta", [0.0, 2.0, 10.0])
+def test_polishing_never_loses_and_gymnasium_agrees(theta: float) -> None:
+    stream = np.random.default_rng(0)
+    before = played(stream.uniform(-1, 1, DECISIONS), (np.pi, 0.0), theta, REPEAT)
+    after = polish(before, theta, REPEAT)
+    assert float(after.value) >= float(before.value) - 1e-9
+    if theta > 0:
+        assert float(after.value) > float(before.value) + 1.0
+    assert np.abs(after.actions).max() <= 1.0
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    env.reset(seed=0)
+    env.state = np.array([np.pi, 0.0])  # pyright: ignore[reportAttributeAccessIssue]
+    env.max_torque = theta  # pyright: ignore[reportAttributeAccessIssue]
+    torques = theta * np.repeat(after.actions, REPEAT)
+    total = sum(float(env.step(np.array([torque]))[1]) for torque in torques)
+    assert float(after.value) == pytest.approx(total, abs=1e-5)
+
+
+def test_a_caught_pendulum_is_polished_over_a_long_time() -> None:
+    # Two hundred steps upright: without feedback the gradient would reach e⁴⁰.
+    after = polish(regulated(0.8, 1), 5.0, 1)
+    assert float(regulated(1.0, 1).value) - 1e-4 < float(after.value) < 0.0
+    assert abs(after.states.angle[-1]) < 1e-3
