@@ -32,7 +32,7 @@ def test_density_integrates_to_one(mean: float, log_std: float) -> None:
 
 
 @pytest.mark.parametrize(("mean", "log_std"), SHAPES)
-@pytest.mark.parametrize("action", [-0.95, -0.3, 0.0, 0.6])
+@pytest.mark.parametrize("action", [-0.95, -0.3, 0.25, 0.6])
 def test_density_is_the_slope_of_the_probability(
     mean: float, log_std: float, action: float
 ) -> None:

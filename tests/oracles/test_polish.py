@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from driftrl.envs.pendulum import PendulumState, repeated_step
+from driftrl.oracles import polish as polish_module
 from driftrl.oracles.polish import polish, upright_gain
 from driftrl.oracles.trajectory import Trajectory
 
@@ -118,3 +119,22 @@ def test_a_caught_pendulum_is_polished_over_a_long_time() -> None:
     after = polish(regulated(0.8, 1), 5.0, 1)
     assert float(regulated(1.0, 1).value) - 1e-4 < float(after.value) < 0.0
     assert abs(after.states.angle[-1]) < 1e-3
+
+
+def test_a_climb_starts_from_the_very_episode_it_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(polish_module, "ROUNDS", 1)
+    monkeypatch.setattr(polish_module, "ITERATIONS", 0)
+    given = regulated(1.0, 1)
+    # Said to be worth less than it is, so that seeing it again counts as progress.
+    after = polish(given._replace(value=given.value - 1.0), 5.0, 1)
+    assert float(after.value) == pytest.approx(float(given.value), abs=1e-3)
+
+
+def test_what_cannot_be_improved_is_handed_back() -> None:
+    given = played(np.zeros(DECISIONS), (np.pi, 0.0), 2.0, REPEAT)
+    unbeatable = given._replace(value=jnp.asarray(0.0))
+    after = polish(unbeatable, 2.0, REPEAT)
+    assert float(after.value) == 0.0
+    np.testing.assert_array_equal(after.actions, given.actions)

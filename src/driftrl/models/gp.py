@@ -44,7 +44,7 @@ from driftrl.models.likelihood import (
 )
 from driftrl.types import Data
 
-SIZES = (64, 96, 128, 160, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+SIZES = (64, 128, 192, 256, 384, 512, 1024, 2048, 4096)
 
 
 @dataclass(frozen=True)
