@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import cho_solve, qr, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 
 from driftrl.config import GPConfig
 from driftrl.memory.normaliser import Normaliser
@@ -234,7 +234,7 @@ def _compressed(
     shrink = np.sqrt(s / (s + noise))[:, None] * v.T
     whitener = solve_triangular(basis, shrink.T, lower=True, trans=1).T
     # Any F with the same FᵀF will do; a triangular one costs half as much to apply.
-    (upper,) = qr(whitener[:, ::-1], mode="r")
+    upper = np.linalg.qr(whitener[:, ::-1], mode="r")
     return state.x[pivots], weights, upper[::-1, ::-1]
 
 
