@@ -46,6 +46,13 @@ def test_the_oracle_of_runs_knows_every_theta_they_met() -> None:
     assert "720 angles × 481 speeds × 21 actions" in oracle.provenance
 
 
+def test_a_schedule_that_creeps_to_its_limit_has_an_oracle() -> None:
+    thetas = [1.0, 1.0 + 1e-12, 1.0 + 3e-10, 1.0 + 6e-10]
+    oracle = oracle_of_task("pendulum", thetas, ENVIRONMENT)
+    assert [entry.theta for entry in oracle.entries] == [1.0]
+    assert all(oracle.lookup(theta).theta == 1.0 for theta in thetas)
+
+
 def test_random_starts_say_how_returns_scatter() -> None:
     environment = EnvironmentConfig(200, 5, "random")
     entry = oracle_of_task("pendulum", [2.0], environment).lookup(2.0)

@@ -1,6 +1,7 @@
 """The shipped table, the cache of computed values, and the command that builds them."""
 
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from driftrl.config import EnvironmentConfig
+from driftrl.envs.tasks import TASKS
 from driftrl.errors import CorruptFile, InputError
 from driftrl.oracles import build_table, pendulum, table
 from driftrl.oracles.dynamic_programming import Grid
@@ -82,9 +84,23 @@ def test_an_older_revision_is_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_theta_matches_within_1e_9_and_not_beyond() -> None:
-    optima = [optimum(1.0), optimum(2.0)]
-    assert find(optima, 2.0 + 5e-10) is optima[1]
-    assert find(optima, 2.0 + 2e-9) is None
+    optima = [optimum(0.5), optimum(1.0), optimum(4.0)]
+    assert find(optima, 0.5 - 9e-10) is optima[0]
+    assert find(optima, 0.5 + 2e-9) is None
+    assert find(optima, 4.0 + 3e-9) is optima[2]
+    assert find(optima, 4.0 + 5e-9) is None
+
+
+def test_thetas_that_differ_by_rounding_are_computed_once(computer: Computer) -> None:
+    thetas = [1.0 + math.exp(-k) for k in range(18, 40)]
+    answers = pendulum_table(thetas, OTHER)
+    assert len(answers) == len(thetas)
+    assert len(computer.asked) < len(thetas)
+    assert all(
+        table.same(one.optimum.theta, t) for one, t in zip(answers, thetas, strict=True)
+    )
+    gaps = np.diff(sorted(computer.asked))
+    assert np.all(gaps > 1e-9)
 
 
 def test_shipped_values_need_no_computation(computer: Computer) -> None:
@@ -145,10 +161,13 @@ def shipped() -> table.Tables:
 
 
 def test_what_ships_is_complete(shipped: table.Tables) -> None:
-    for start in ("hanging", "random"):
-        for repeat in (1, 5):
-            optima = shipped[EnvironmentConfig(200, repeat, start)]
-            assert all(find(optima, theta) for theta in build_table.DEFAULT_THETAS)
+    """The pendulum study finds all it needs; other values are computed when asked."""
+    studied = [TASKS["pendulum"].drift(n) for n in range(1, 31)]
+    held = shipped[EnvironmentConfig(200, 5, "hanging")]
+    for theta in (*build_table.DEFAULT_THETAS, *studied):
+        assert find(held, theta)
+    fast = shipped[EnvironmentConfig(200, 1, "hanging")]
+    assert all(find(fast, theta) for theta in (1.0, 2.0, 5.0))
 
 
 def test_what_ships_is_precise_and_grows_with_the_torque(

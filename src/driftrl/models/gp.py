@@ -234,7 +234,7 @@ def _compressed(
     shrink = np.sqrt(s / (s + noise))[:, None] * v.T
     whitener = solve_triangular(basis, shrink.T, lower=True, trans=1).T
     # Any F with the same FᵀF will do; a triangular one costs half as much to apply.
-    upper = np.linalg.qr(whitener[:, ::-1], mode="r")
+    upper = np.linalg.qr(whitener[:, ::-1]).R
     return state.x[pivots], weights, upper[::-1, ::-1]
 
 

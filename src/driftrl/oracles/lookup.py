@@ -25,10 +25,11 @@ def oracle_of_task(
     distinct = sorted(set(thetas))
     require(bool(distinct), "An oracle needs at least one value of θ, received none.")
     answers = ORACLES[task](distinct, environment, progress)
-    values = (answer.optimum for answer in answers)
+    # Values of θ that differ by rounding alone share their answer.
+    optima = {answer.optimum.theta: answer.optimum for answer in answers}.values()
     return OracleTable(
         tuple(
-            OracleValue(one.theta, one.value, one.error, one.spread) for one in values
+            OracleValue(one.theta, one.value, one.error, one.spread) for one in optima
         ),
         _provenance(answers),
     )

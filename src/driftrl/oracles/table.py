@@ -24,7 +24,7 @@ from driftrl.training.process import cache_directory
 
 REVISION = 1  # raised whenever the same question would get a different answer
 SHIPPED = Path(__file__).with_name("pendulum.json")
-SAME_THETA = 1e-9
+SAME_THETA = 1e-9  # relative above 1, absolute below, as in ``driftrl.regret``
 
 Tables = dict[EnvironmentConfig, list[Optimum]]
 Progress = Callable[[int, int], None]
@@ -39,9 +39,14 @@ class Answer:
     source: Source
 
 
+def same(first: float, second: float) -> bool:
+    """Say whether two θ are one, but for rounding."""
+    return abs(first - second) <= SAME_THETA * max(1.0, abs(second))
+
+
 def find(optima: Iterable[Optimum], theta: float) -> Optimum | None:
-    """Return the entry of θ, or None; θ must match within 1e-9."""
-    return next((o for o in optima if abs(o.theta - theta) <= SAME_THETA), None)
+    """Return the entry of θ, or None."""
+    return next((optimum for optimum in optima if same(optimum.theta, theta)), None)
 
 
 def render(tables: Tables, about: Mapping[str, Any]) -> bytes:
@@ -150,11 +155,11 @@ def pendulum_table(
     thetas = [float(theta) for theta in thetas]
     shipped = shipped_tables().get(environment, [])
     cached = _cached(environment)
-    missing = [
-        theta
-        for theta in dict.fromkeys(thetas)
-        if find(shipped, theta) is None and find(cached, theta) is None
-    ]
+    missing: list[float] = []
+    for theta in thetas:
+        known = (*(one.theta for one in (*shipped, *cached)), *missing)
+        if not any(same(other, theta) for other in known):
+            missing.append(theta)
     computed = _compute(missing, environment, progress)
     sources: dict[Source, list[Optimum]] = {
         "shipped": shipped,
