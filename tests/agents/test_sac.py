@@ -153,6 +153,25 @@ def test_actions_with_a_key_follow_the_policy() -> None:
 # ---- one update two ways -----------------------------------------------------------
 
 
+def smaller(pair: Any, obs: Any, actions: Any) -> jax.Array:
+    return jnp.minimum(*(critic(pair, j, obs, actions) for j in (0, 1)))
+
+
+def critic(pair: Any, index: int, obs: Any, actions: Any) -> jax.Array:
+    single = jax.tree.map(lambda leaf: leaf[index], pair)
+    judge = lambda one, action: single(jnp.concatenate([one, action]))[0]
+    return jax.vmap(judge)(obs, actions)
+
+
+def draw(actor: Any, obs: Any, noise: Any) -> tuple[jax.Array, jax.Array]:
+    mean, log_std = jnp.split(jax.vmap(actor)(obs), 2, axis=1)
+    std = jnp.exp(jnp.clip(log_std, -10, 2))
+    latent = mean + std * noise
+    actions = jnp.tanh(latent)
+    normal = jax.scipy.stats.norm.logpdf(latent, mean, std)
+    return actions, jnp.sum(normal - jnp.log(1 - actions**2), axis=1)
+
+
 def by_hand(
     state: SACState, batch: Batch, config: SACConfig, key: jax.Array, extra: Any
 ) -> SACState:
@@ -160,22 +179,6 @@ def by_hand(
     next_noise, noise = jax.random.normal(key, (2, *batch.actions.shape))
     alpha = jnp.exp(state.log_temperature)
     gain = extra or (lambda obs, actions: jnp.zeros(len(obs)))
-
-    def smaller(pair: Any, obs: Any, actions: Any) -> jax.Array:
-        return jnp.minimum(*(critic(pair, j, obs, actions) for j in (0, 1)))
-
-    def critic(pair: Any, index: int, obs: Any, actions: Any) -> jax.Array:
-        single = jax.tree.map(lambda leaf: leaf[index], pair)
-        judge = lambda one, action: single(jnp.concatenate([one, action]))[0]
-        return jax.vmap(judge)(obs, actions)
-
-    def draw(actor: Any, obs: Any, noise: Any) -> tuple[jax.Array, jax.Array]:
-        mean, log_std = jnp.split(jax.vmap(actor)(obs), 2, axis=1)
-        std = jnp.exp(jnp.clip(log_std, -10, 2))
-        latent = mean + std * noise
-        actions = jnp.tanh(latent)
-        normal = jax.scipy.stats.norm.logpdf(latent, mean, std)
-        return actions, jnp.sum(normal - jnp.log(1 - actions**2), axis=1)
 
     following, log_prob = draw(state.actor, batch.next_obs, next_noise)
     future = smaller(state.target_critics, batch.next_obs, following)
