@@ -46,6 +46,6 @@ def test_slope_is_bounded_at_any_magnitude(exponent: float, seed: int) -> None:
     values = jnp.asarray(10.0**exponent * rng.normal(size=(5, 1)), jnp.float32)
     slope = jax.grad(lambda v: disagreement(v)[0])(values)
     # Σ_e (∂σ/∂v_e)² = 1/E, except where σ² is too small for a float.
-    assert float(jnp.sum(slope**2)) <= 0.2 * (1 + 1e-3)
+    assert float(jnp.sum(slope**2)) <= 0.2 * (1 + 1e-2)
     if exponent > -15:
-        assert float(jnp.sum(slope**2)) == pytest.approx(0.2, rel=1e-3)
+        assert float(jnp.sum(slope**2)) == pytest.approx(0.2, rel=1e-2)
