@@ -30,8 +30,10 @@ BLOCK = 20
 SETTINGS = {
     "episodes": EPISODES,
     "environment": {"steps": 50},
-    "planner": {"horizon": 5, "samples": 64, "elites": 8, "iterations": 2},
-    "model": {"fit_steps": 10},
+    "agent": {
+        "planner": {"horizon": 5, "samples": 64, "elites": 8, "iterations": 2},
+        "model": {"fit_steps": 10},
+    },
 }
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "episode_cost.png"
 

@@ -31,7 +31,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from threadpoolctl import threadpool_limits
 
 from driftrl.agents import icem
-from driftrl.config import ICEMConfig
+from driftrl.config_gp import GPAgentConfig, ICEMConfig
 from driftrl.envs import pendulum
 from driftrl.envs.tasks import configure, task_named
 from driftrl.imagination.rollout import Predict, optimistic_return
@@ -46,6 +46,8 @@ ROUNDS = 9
 BAR = 4.0  # times faster than scikit-learn, at least
 
 TASK = task_named("pendulum")
+assert isinstance(TASK.agent, GPAgentConfig)
+MODEL = TASK.agent.model
 PLANNER = ICEMConfig(samples=200, horizon=10, iterations=4)
 
 
@@ -194,10 +196,10 @@ def main() -> None:
     """Measure and print."""
     data = first_episodes()
     with jax.enable_x64(True):
-        state = gp.fit(gp.initial_state(3, 1, TASK.model), data, TASK.model)
+        state = gp.fit(gp.initial_state(3, 1, MODEL), data, MODEL)
         posteriors = {
-            label(share): gp.posterior(state, replace(TASK.model, compression=share))
-            for share in sorted({0.0, 1e-4, TASK.model.compression})
+            label(share): gp.posterior(state, replace(MODEL, compression=share))
+            for share in sorted({0.0, 1e-4, MODEL.compression})
         }
         batches = queries_of_a_decision(posteriors[label(0.0)])
         reference = Reference(state)
@@ -226,7 +228,7 @@ def main() -> None:
         f"{ROUNDS} rounds\nin turn.  Largest differences in spreads of the changes.\n"
     )
     console.print(table)
-    shipped = baseline / times[label(TASK.model.compression)]
+    shipped = baseline / times[label(MODEL.compression)]
     console.print(
         f"\nAs the pendulum task plans, one thread each: {shipped:.1f} times faster; "
         f"at least {BAR:g} is wanted."

@@ -12,7 +12,7 @@ config = driftrl.configure(
     {
         "forgetting": {"window": 3},
         "drift": {"start": 4},
-        "planner": {"samples": 100, "iterations": 3},
+        "agent": {"planner": {"samples": 100, "iterations": 3}},
     },
 )
 session = driftrl.make_session(config)

@@ -26,7 +26,10 @@ MAX_ARGUMENTS = 7  # self and cls are not counted
 
 DATA = {"types", "errors", "atomic"}
 RECORDS = {"results", "regret", "figures"}
-CONFIGURED = DATA | {"drift", "memory", "config", "config_deep", "config_file"}
+CONFIGURED = DATA | {
+    *("drift", "memory"),
+    *("config", "config_gp", "config_deep", "config_file"),
+}
 LEARNING = CONFIGURED | {"theory", "models", "imagination", "agents"}
 RUNNING = LEARNING | {"envs", "training", "results"}
 
@@ -40,8 +43,9 @@ MAY_IMPORT = {
     "drift": DATA,
     "memory": DATA | {"drift"},
     "config_file": DATA,
-    "config_deep": DATA,
-    "config": DATA | {"drift", "memory", "config_file", "config_deep"},
+    "config_gp": DATA,
+    "config_deep": DATA | {"config_gp"},
+    "config": DATA | {"drift", "memory", "config_file", "config_gp", "config_deep"},
     "envs": CONFIGURED,
     "models": CONFIGURED | {"theory"},
     "imagination": CONFIGURED | {"theory", "models"},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftrl.config import ICEMConfig, OptimismConfig, RunConfig
+from driftrl.config import RunConfig
 from driftrl.config_file import (
     from_dict,
     merged,
@@ -16,6 +16,7 @@ from driftrl.config_file import (
     to_dict,
     toml_text,
 )
+from driftrl.config_gp import ICEMConfig, OptimismConfig
 from driftrl.drift.schedules import SCHEDULES, Constant, Join, Step
 from driftrl.envs.tasks import METHODS, TASKS, configure
 from driftrl.errors import InputError
@@ -25,7 +26,7 @@ from driftrl.memory.forgetting import KeepAll, Reset, Window
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", SCHEDULES)
 def test_every_configuration_survives_toml(method: str, kind: str) -> None:
-    config = configure("pendulum", method, {"drift": {"kind": kind}, "seed": 3})
+    config = configure("pendulum-decay", method, {"drift": {"kind": kind}, "seed": 3})
     again = from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
     assert again == config
     assert type(again.drift) is SCHEDULES[kind]
@@ -47,7 +48,8 @@ def test_toml_values_read_back(
 
 def test_methods_differ_in_forgetting_alone() -> None:
     task = TASKS["pendulum"]
-    plain = {name: configure("pendulum", name) for name in METHODS}
+    names = ("sombrl", "r-ombrl", "sw-ombrl")
+    plain = {name: configure("pendulum", name) for name in names}
     assert plain["sombrl"].forgetting == KeepAll()
     assert plain["r-ombrl"].forgetting == Reset(period=task.reset_period)
     assert plain["sw-ombrl"].forgetting == Window(window=task.window)
@@ -57,9 +59,10 @@ def test_methods_differ_in_forgetting_alone() -> None:
 
 def test_override_changes_one_thing() -> None:
     base = configure("pendulum", "sw-ombrl")
-    changed = overridden(base, {"planner": {"horizon": 7}})
-    assert changed.planner.horizon == 7
-    assert overridden(changed, {"planner": {"horizon": base.planner.horizon}}) == base
+    changed = overridden(base, {"agent": {"planner": {"horizon": 7}}})
+    assert changed.agent.planner.horizon == 7
+    horizon = base.agent.planner.horizon
+    assert overridden(changed, {"agent": {"planner": {"horizon": horizon}}}) == base
 
 
 def test_a_new_kind_starts_from_its_own_defaults() -> None:
@@ -75,8 +78,8 @@ def test_a_new_kind_starts_from_its_own_defaults() -> None:
     [
         ({"forgeting": {}}, "key 'forgeting'. Did you mean 'forgetting'"),
         (
-            {"planner": {"horzon": 3}},
-            "'planner.horzon'. Did you mean 'planner.horizon'",
+            {"agent": {"planner": {"horzon": 3}}},
+            "'agent.planner.horzon'. Did you mean 'agent.planner.horizon'",
         ),
         ({"drift": {"kind": "expnential"}}, "kind of drift 'expnential'. Did you mean"),
         ({"drift": {"theta_min": 5}}, "theta_min must be at most theta_max"),
@@ -85,12 +88,12 @@ def test_a_new_kind_starts_from_its_own_defaults() -> None:
         ({"seed": -1}, "seed must be a number of at least 0"),
         ({"episodes": 0}, "episodes must be a number of at least 1, received 0"),
         (
-            {"model": {"noise_std": "a"}},
+            {"agent": {"model": {"noise_std": "a"}}},
             "model.noise_std must be a number, received 'a'",
         ),
-        ({"model": {"noise_std": 0}}, "model.noise_std must be positive"),
-        ({"model": {"kernel": "sse"}}, "'sse'. Did you mean 'se'"),
-        ({"model": 3}, "model must be a table, received 3"),
+        ({"agent": {"model": {"noise_std": 0}}}, "model.noise_std must be positive"),
+        ({"agent": {"model": {"kernel": "sse"}}}, "'sse'. Did you mean 'se'"),
+        ({"agent": {"model": 3}}, "model must be a table, received 3"),
         (
             {"environment": {"noise_std": -0.1}},
             "noise_std must be a number of at least 0",
@@ -102,10 +105,19 @@ def test_a_new_kind_starts_from_its_own_defaults() -> None:
             {"forgetting": {"kind": "reset", "period": 0}},
             "period must be a whole number",
         ),
-        ({"optimism": {"failure_probability": 1.0}}, "strictly between 0 and 1"),
-        ({"optimism": {"weight": float("nan")}}, "at least 0, received nan"),
-        ({"planner": {"elites": 300}}, "must not exceed planner.samples"),
-        ({"planner": {"carried": 1.5}}, r"planner.carried must lie in \[0, 1\]"),
+        (
+            {"agent": {"optimism": {"theory": {"failure_probability": 1.0}}}},
+            "strictly between 0 and 1",
+        ),
+        ({"agent": {"optimism": {"weight": float("nan")}}}, "at least 0, received nan"),
+        (
+            {"agent": {"planner": {"elites": 300}}},
+            "must not exceed agent.planner.samples",
+        ),
+        (
+            {"agent": {"planner": {"carried": 1.5}}},
+            r"planner.carried must lie in \[0, 1\]",
+        ),
         ({"variant": "../x"}, "letters, digits"),
     ],
 )

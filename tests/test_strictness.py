@@ -28,7 +28,13 @@ def test_warnings_are_errors():
 
 def data(actions: int) -> Data:
     """Return three transitions with as many actions as asked for."""
-    return Data(np.ones((3, 2)), np.ones((actions, 1)), np.ones(3), np.ones((3, 2)))
+    return Data(
+        np.ones((3, 2)),
+        np.ones((actions, 1)),
+        np.ones(3),
+        np.ones((3, 2)),
+        np.zeros(3, bool),
+    )
 
 
 def test_shapes_are_checked():

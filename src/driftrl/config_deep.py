@@ -1,27 +1,13 @@
-"""Settings of the deep agent: ensemble, imagination, SAC and soft resets.
+"""Settings of the deep agents: ensemble, imagination, SAC, updates and soft resets.
 
 Like ``driftrl.config``: frozen, validated on construction, one sentence a field.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from driftrl.errors import require
-
-
-def _at_least(name: str, value: float, least: float) -> None:
-    require(
-        math.isfinite(value) and value >= least,
-        f"{name} must be a number of at least {least:g}, received {value!r}.",
-    )
-
-
-def _share(name: str, value: float) -> None:
-    require(
-        math.isfinite(value) and 0 <= value <= 1,
-        f"{name} must lie in [0, 1], received {value!r}.",
-    )
+from driftrl.config_gp import TheoryConfig
+from driftrl.errors import at_least, positive, require, share
 
 
 def _widths(name: str, hidden: tuple[int, ...]) -> None:
@@ -34,8 +20,6 @@ def _widths(name: str, hidden: tuple[int, ...]) -> None:
 @dataclass(frozen=True)
 class EnsembleConfig:
     """Dynamics and reward as an ensemble of networks."""
-
-    kind: ClassVar[str] = "ensemble"
 
     members: int = 5
     """Number of networks; their disagreement is the epistemic uncertainty."""
@@ -53,15 +37,12 @@ class EnsembleConfig:
     def __post_init__(self) -> None:
         require(
             self.members >= 2,
-            f"model.members must be at least 2, received {self.members!r}: one network "
-            "has nobody to disagree with.",
+            f"agent.model.members must be at least 2, received {self.members!r}: one "
+            "network has nobody to disagree with.",
         )
-        _widths("model.hidden", self.hidden)
-        _at_least("model.learning_rate", self.learning_rate, 0)
-        require(
-            self.gradient_clip > 0,
-            f"model.gradient_clip must be positive, received {self.gradient_clip!r}.",
-        )
+        _widths("agent.model.hidden", self.hidden)
+        at_least("agent.model.learning_rate", self.learning_rate, 0)
+        positive("agent.model.gradient_clip", self.gradient_clip)
 
 
 @dataclass(frozen=True)
@@ -88,16 +69,13 @@ class SACConfig:
     """Entropy that α is tuned to; by default minus the number of actions."""
 
     def __post_init__(self) -> None:
-        _widths("sac.hidden", self.hidden)
-        _at_least("sac.batch", self.batch, 1)
-        _at_least("sac.learning_rate", self.learning_rate, 0)
-        _share("sac.discount", self.discount)
-        _share("sac.target_rate", self.target_rate)
-        require(
-            self.gradient_clip > 0 and self.initial_temperature > 0,
-            "sac.gradient_clip and sac.initial_temperature must be positive, received "
-            f"{self.gradient_clip!r} and {self.initial_temperature!r}.",
-        )
+        _widths("agent.sac.hidden", self.hidden)
+        at_least("agent.sac.batch", self.batch, 1)
+        at_least("agent.sac.learning_rate", self.learning_rate, 0)
+        share("agent.sac.discount", self.discount)
+        share("agent.sac.target_rate", self.target_rate)
+        positive("agent.sac.gradient_clip", self.gradient_clip)
+        positive("agent.sac.initial_temperature", self.initial_temperature)
 
 
 @dataclass(frozen=True)
@@ -110,9 +88,54 @@ class ImaginationConfig:
     """Follow the mean of the ensemble, or one member drawn a step."""
     bonus: Literal["norm", "information_gain"] = "norm"
     """‖σ‖₂, or mean_j log(1 + σ_j²/σ_al²)."""
+    placement: Literal["reward", "losses"] = "reward"
+    """Bonus as part of a transition's reward, or beside the entropy in the losses."""
+    termination: Literal["absent", "known", "learned"] = "absent"
+    """When a rollout ends: never, by the task's own condition, or by a network."""
 
     def __post_init__(self) -> None:
-        _at_least("imagination.steps", self.steps, 1)
+        at_least("agent.imagination.steps", self.steps, 1)
+
+
+@dataclass(frozen=True)
+class DeepOptimismConfig:
+    """The weight λ of epistemic uncertainty in the reward of imagined transitions."""
+
+    rule: Literal["constant", "theory", "tuned"] = "constant"
+    """Constant λ, the paper's λ_{n,m}, or tuned online as in MaxInfoRL."""
+    weight: float = 1.0
+    """λ if constant, and where tuning starts; 0 is greedy."""
+    learning_rate: float = 3e-4
+    """Step size of Adam on log λ, where λ is tuned."""
+    theory: TheoryConfig = field(default_factory=TheoryConfig)
+
+    def __post_init__(self) -> None:
+        at_least("agent.optimism.weight", self.weight, 0)
+        at_least("agent.optimism.learning_rate", self.learning_rate, 0)
+        require(
+            self.rule != "tuned" or self.weight > 0,
+            "agent.optimism.weight must be positive where λ is tuned, since its "
+            f"logarithm is what moves; received {self.weight!r}.",
+        )
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """How often, when, and from how much data the networks are updated."""
+
+    when: Literal["episode", "step"] = "episode"
+    """Between episodes, as a robot needs, or with the same total at every step."""
+    model_updates: int = 5
+    """U: updates of the model for every transition that was collected."""
+    policy_updates: int = 5
+    """A: updates of actor and critics for every update of the model."""
+    least_transitions: int = 256
+    """Retained transitions below which nothing is updated; at least one batch."""
+
+    def __post_init__(self) -> None:
+        at_least("agent.learning.model_updates", self.model_updates, 1)
+        at_least("agent.learning.policy_updates", self.policy_updates, 1)
+        at_least("agent.learning.least_transitions", self.least_transitions, 1)
 
 
 @dataclass(frozen=True)
@@ -124,10 +147,50 @@ class SoftResetConfig:
     policy: float = 0.2
     """α₂ of actor and critics."""
     period: int | None = None
-    """Episodes between soft resets; by default those of the forgetting rule."""
+    """Episodes between soft resets; by default on the clock of the forgetting rule."""
 
     def __post_init__(self) -> None:
-        _share("soft_reset.model", self.model)
-        _share("soft_reset.policy", self.policy)
+        share("agent.soft_reset.model", self.model)
+        share("agent.soft_reset.policy", self.policy)
         if self.period is not None:
-            _at_least("soft_reset.period", self.period, 1)
+            at_least("agent.soft_reset.period", self.period, 1)
+
+
+def _batch_fits(sac: SACConfig, learning: LearningConfig) -> None:
+    require(
+        sac.batch <= learning.least_transitions,
+        f"agent.sac.batch = {sac.batch} is larger than the least data to learn from, "
+        f"agent.learning.least_transitions = {learning.least_transitions}. Make the "
+        "batch smaller or the least data larger.",
+    )
+
+
+@dataclass(frozen=True)
+class EnsembleAgentConfig:
+    """Trains a policy by SAC in an ensemble's imagination, optimistically."""
+
+    kind: ClassVar[str] = "ensemble"
+
+    model: EnsembleConfig = field(default_factory=EnsembleConfig)
+    imagination: ImaginationConfig = field(default_factory=ImaginationConfig)
+    optimism: DeepOptimismConfig = field(default_factory=DeepOptimismConfig)
+    sac: SACConfig = field(default_factory=SACConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    soft_reset: SoftResetConfig = field(default_factory=SoftResetConfig)
+
+    def __post_init__(self) -> None:
+        _batch_fits(self.sac, self.learning)
+
+
+@dataclass(frozen=True)
+class SACAgentConfig:
+    """Trains a policy by SAC on the collected transitions alone: no model."""
+
+    kind: ClassVar[str] = "sac"
+
+    sac: SACConfig = field(default_factory=SACConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    soft_reset: SoftResetConfig = field(default_factory=SoftResetConfig)
+
+    def __post_init__(self) -> None:
+        _batch_fits(self.sac, self.learning)

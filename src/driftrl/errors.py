@@ -5,6 +5,7 @@ line prints the message alone and exits with the ``exit_status`` of the type.
 """
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -41,3 +42,27 @@ def require(condition: bool, message: str) -> None:
     """Raise ``InputError(message)`` unless ``condition`` holds."""
     if not condition:
         raise InputError(message)
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse a setting that is not a number of at least ``least``."""
+    require(
+        math.isfinite(value) and value >= least,
+        f"{name} must be a number of at least {least:g}, received {value!r}.",
+    )
+
+
+def positive(name: str, value: float) -> None:
+    """Refuse a setting that is not a positive number."""
+    require(
+        math.isfinite(value) and value > 0,
+        f"{name} must be positive, received {value!r}.",
+    )
+
+
+def share(name: str, value: float) -> None:
+    """Refuse a setting that is not a number from 0 to 1."""
+    require(
+        math.isfinite(value) and 0 <= value <= 1,
+        f"{name} must lie in [0, 1], received {value!r}.",
+    )

@@ -12,7 +12,7 @@ Episodes are numbered from 1, as in the paper; steps from 0.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 Vector = Float[np.ndarray, " D"]
 
@@ -61,6 +61,8 @@ class Data:
     actions: Float[np.ndarray, "N A"]
     rewards: Float[np.ndarray, " N"]
     next_obs: Float[np.ndarray, "N S"]
+    terminated: Bool[np.ndarray, " N"]
+    """Whether the task ended in ``next_obs``."""
     offset: int = 0
     """Transitions ever recorded before the first of these."""
 
@@ -104,3 +106,17 @@ class EpisodeRecord:
     """Mean of ‖σ‖₂ along the episode, in the same units as ``model_error``."""
     wall_s: float
     """Seconds spent on the episode: acting, evaluating, learning."""
+    soft_reset: bool = False
+    """Whether parameters were softly reset before this policy was learned."""
+    temperature: float | None = None
+    """α of SAC; None where the agent has no such thing, as in the columns below."""
+    entropy: float | None = None
+    """Mean −log π over the updates that made this policy."""
+    q: float | None = None
+    """Mean value of the critics over those updates."""
+    critic_loss: float | None = None
+    """Mean loss of the critics over those updates."""
+    model_loss: float | None = None
+    """Mean loss of the ensemble over those updates, in normalised units."""
+    bonus: float | None = None
+    """Mean intrinsic reward that they saw, before its weight λ."""

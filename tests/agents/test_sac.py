@@ -133,13 +133,13 @@ def test_action_without_a_key_is_the_mode() -> None:
     obs = jnp.array([0.4, -1.0, 2.0])
     mean = learned().actor(obs)[:ACTIONS]
     np.testing.assert_allclose(
-        sac.act(learned(), obs, key=None), np.tanh(mean), rtol=1e-5
+        sac.act(learned().actor, obs, key=None), np.tanh(mean), rtol=1e-5
     )
 
 
 def test_actions_with_a_key_follow_the_policy() -> None:
     obs = np.array([0.4, -1.0, 2.0])  # double, as environments answer
-    draw = jax.vmap(lambda key: sac.act(learned(), obs, key=key))
+    draw = jax.vmap(lambda key: sac.act(learned().actor, obs, key=key))
     actions = np.asarray(draw(jax.random.split(KEY, 4000)))
     assert np.abs(actions).max() < 1.0
     latent = np.arctanh(actions.astype(np.float64))
@@ -147,7 +147,9 @@ def test_actions_with_a_key_follow_the_policy() -> None:
     std = np.exp(log_std)
     np.testing.assert_allclose(latent.mean(axis=0), mean, atol=0.07 * std.max())
     np.testing.assert_allclose(latent.std(axis=0), std, rtol=0.06)
-    assert same(sac.act(learned(), obs, key=KEY), sac.act(learned(), obs, key=KEY))
+    assert same(
+        sac.act(learned().actor, obs, key=KEY), sac.act(learned().actor, obs, key=KEY)
+    )
 
 
 # ---- one update two ways -----------------------------------------------------------
@@ -361,7 +363,9 @@ def test_same_key_same_result() -> None:
 def test_old_state_can_still_be_used() -> None:
     state = learned()
     sac.train(state, DATA, 16, 10, CONFIG, key=KEY)
-    assert np.isfinite(np.asarray(sac.act(state, np.zeros(STATES), key=None))).all()
+    assert np.isfinite(
+        np.asarray(sac.act(state.actor, np.zeros(STATES), key=None))
+    ).all()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def q_of(state: SACState, obs: float) -> np.ndarray:
 
 
 def mode_of(state: SACState, obs: float) -> float:
-    return float(sac.act(state, np.array([obs]), key=None)[0])
+    return float(sac.act(state.actor, np.array([obs]), key=None)[0])
 
 
 stay = lambda obs: obs

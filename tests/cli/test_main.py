@@ -14,8 +14,22 @@ from driftrl.cli.main import COMMANDS, main
 from driftrl.errors import InputError
 
 TINY = [
-    *("--environment.steps", "20", "--planner.samples", "8", "--planner.elites", "2"),
-    *("--planner.iterations", "1", "--planner.horizon", "2", "--model.fit-steps", "1"),
+    *(
+        "--environment.steps",
+        "20",
+        "--agent.planner.samples",
+        "8",
+        "--agent.planner.elites",
+        "2",
+    ),
+    *(
+        "--agent.planner.iterations",
+        "1",
+        "--agent.planner.horizon",
+        "2",
+        "--agent.model.fit-steps",
+        "1",
+    ),
 ]
 
 

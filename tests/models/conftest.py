@@ -45,6 +45,7 @@ def _collect(seed: int) -> Data:
         actions=actions.reshape(-1, 1),
         rewards=np.asarray(rewards).reshape(-1),
         next_obs=np.asarray(next_obs).reshape(-1, 3),
+        terminated=np.zeros(actions.size, bool),
     )
 
 
@@ -61,6 +62,7 @@ def swings() -> Callable[..., Data]:
             data.actions[rows],
             data.rewards[rows],
             data.next_obs[rows],
+            data.terminated[rows],
             first,
         )
 

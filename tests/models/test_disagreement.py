@@ -45,8 +45,8 @@ def test_slope_is_bounded_at_any_magnitude(exponent: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = jnp.asarray(10.0**exponent * rng.normal(size=(5, 1)), jnp.float32)
     slope = jax.grad(lambda v: disagreement(v)[0])(values)
-    # Σ_e (∂σ/∂v_e)² = 1/E.  Where squares are too small for a normal float, each that is
-    # flushed to 0 takes at most the smallest one from σ²: at most 1/E more, or no slope.
+    # Σ_e (∂σ/∂v_e)² = 1/E.  A square too small for a normal float is flushed to 0 and
+    # takes at most the smallest one from σ²: the sum is at most 1/E more, or nothing.
     assert float(jnp.sum(slope**2)) <= 0.4
     if exponent > -15:
         assert float(jnp.sum(slope**2)) == pytest.approx(0.2, rel=1e-2)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftrl.config import GPConfig
+from driftrl.config_gp import GPConfig
 from driftrl.memory.normaliser import Normaliser
 from driftrl.models import gp
 from driftrl.models.base import Prediction
@@ -58,7 +58,7 @@ def normalised(posterior: gp.Posterior, queries: Data) -> tuple[np.ndarray, np.n
 def repeated(data: Data, times: int) -> Data:
     columns = (data.obs, data.actions, data.rewards, data.next_obs)
     obs, actions, rewards, next_obs = (np.concatenate([c] * times) for c in columns)
-    return Data(obs, actions, rewards, next_obs)
+    return Data(obs, actions, rewards, next_obs, np.zeros(len(obs), bool))
 
 
 # ---- limits ------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_one_point_once_or_often(
     config = replace(config, fit_steps=30, learn_noise=True, compression=compression)
     hanging = np.array([[-1.0, 0.0, 0.0]])
     after = np.array([[-0.9, 0.1, 0.5]])
-    point = Data(hanging, np.zeros((1, 1)), np.zeros(1), after)
+    point = Data(hanging, np.zeros((1, 1)), np.zeros(1), after, np.zeros(1, bool))
     state = gp.fit(gp.initial_state(3, 1, config), repeated(point, rows), config)
     assert (state.hyper.output_scale, state.hyper.noise_std) == (1.0, config.noise_std)
     posterior = gp.posterior(state, config)
@@ -331,7 +331,7 @@ def test_any_data_give_finite_answers(seed: int, rows: int, noise: float) -> Non
     obs[:, rng.integers(3)] = 1.0
     obs[rng.integers(rows)] = obs[0]
     after = obs + rng.normal(size=(rows, 3)) * rng.integers(0, 2, size=3)
-    data = Data(obs, np.zeros((rows, 1)), np.zeros(rows), after)
+    data = Data(obs, np.zeros((rows, 1)), np.zeros(rows), after, np.zeros(rows, bool))
     config = GPConfig(noise_std=noise, fit_steps=3, compression=float(seed % 2) * 1e-3)
     with jax.enable_x64(True):
         state = gp.fit(gp.initial_state(3, 1, config), data, config)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.config import GPConfig
+from driftrl.config_gp import GPConfig
 from driftrl.models import gp
 from driftrl.models.cholesky import factorise
 from driftrl.models.kernels import KERNELS
@@ -123,7 +123,9 @@ def test_the_fit_looks_at_evenly_spread_points(swings: Swings) -> None:
 def test_single_precision_data_are_subtracted_in_double(swings: Swings) -> None:
     data = swings(0, 40)
     obs, after = data.obs.astype(np.float32), data.next_obs.astype(np.float32)
-    single = Data(obs, data.actions.astype(np.float32), data.rewards, after)
+    single = Data(
+        obs, data.actions.astype(np.float32), data.rewards, after, data.terminated
+    )
     state = gp.fit(gp.initial_state(3, 1, GPConfig()), single, GPConfig())
     change = after.astype(np.float64) - obs.astype(np.float64)
     found = state.outputs.denormalise(state.y)

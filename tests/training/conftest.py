@@ -12,8 +12,10 @@ TINY: dict[str, Any] = {
     "environment": {"steps": 40, "noise_std": 0.01},
     "drift": {"start": 2},
     "forgetting": {"kind": "window", "window": 2},
-    "model": {"fit_steps": 5, "refit_every": 2},
-    "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
+    "agent": {
+        "model": {"fit_steps": 5, "refit_every": 2},
+        "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
+    },
 }
 
 

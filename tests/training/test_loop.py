@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.agents.ombrl import GPPolicy
-from driftrl.config import ICEMConfig, RunConfig
+from driftrl.agents.gp_agent import GPPolicy
+from driftrl.config import RunConfig
 from driftrl.config_file import overridden
+from driftrl.config_gp import ICEMConfig
 from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
 from driftrl.errors import CorruptFile, EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
@@ -112,7 +113,9 @@ def test_evaluation_of_a_deterministic_system_with_one_plan_equals_a_rollout(
     config = overridden(
         tiny, {"environment": {"noise_std": 0.0}, "evaluation": {"episodes": 1}}
     )
-    config = overridden(config, {"planner": {"samples": 400, "iterations": 6}})
+    config = overridden(
+        config, {"agent": {"planner": {"samples": 400, "iterations": 6}}}
+    )
     rows = run(config, tmp_path)
     for row in rows[1:]:
         # So many samples that executed and evaluated plans are nearly the same.
@@ -251,7 +254,7 @@ def test_nothing_compiles_after_the_third_episode(
 
     config = overridden(tiny, {"forgetting": {"kind": "keep_all"}, "episodes": 20})
     config = overridden(
-        config, {"planner": {"samples": 17}}
+        config, {"agent": {"planner": {"samples": 17}}}
     )  # compiled by no other test
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:

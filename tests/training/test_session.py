@@ -95,7 +95,9 @@ def test_the_texts_reset_leaves_an_episode_without_data(
 
 
 def test_theory_weight_depends_on_data_and_rule(tiny: RunConfig) -> None:
-    theory = {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
+    theory = {
+        "agent": {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
+    }
     weights = {}
     for kind in ("keep_all", "window"):
         config = overridden(tiny, {**theory, "forgetting": {"kind": kind}})

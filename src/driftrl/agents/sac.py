@@ -152,13 +152,13 @@ def sizes(state: SACState) -> tuple[int, int]:
 
 
 def act(
-    state: SACState,
+    actor: MLP,
     obs: Float[Array | np.ndarray, " S"],
     *,
     key: Key[Array, ""] | None,
 ) -> Float[Array, " A"]:
     """Return an action in [−1, 1]: drawn with a key, the policy's mode without."""
-    return _act(state.actor, jnp.asarray(obs), key)
+    return _act(actor, jnp.asarray(obs), key)
 
 
 @jax.jit

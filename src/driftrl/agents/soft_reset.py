@@ -12,8 +12,10 @@ from jaxtyping import Array, Key
 
 from driftrl.agents import sac
 from driftrl.agents.sac import SACState
-from driftrl.config_deep import SACConfig
+from driftrl.config_deep import EnsembleConfig, SACConfig
 from driftrl.errors import require
+from driftrl.models import ensemble
+from driftrl.models.ensemble import EnsembleState
 
 Parameters = TypeVar("Parameters")
 
@@ -50,4 +52,27 @@ def soft_reset(
         target_critics=mix(state.target_critics, fresh.critics, rate),
         actor_optimiser=fresh.actor_optimiser,
         critic_optimiser=fresh.critic_optimiser,
+    )
+
+
+def soft_reset_model(
+    state: EnsembleState,
+    rate: float,
+    sizes: tuple[int, int],
+    config: EnsembleConfig,
+    *,
+    key: Key[Array, ""],
+) -> EnsembleState:
+    """Mix all members with fresh ones, and restart their optimiser.
+
+    The normalisation belongs to the data and stays.
+    """
+    require(0 <= rate <= 1, f"A soft reset needs α in [0, 1], received {rate!r}.")
+    if rate == 0:
+        return state
+    fresh = ensemble.initial_state(*sizes, config, key=key)
+    return replace(
+        state,
+        members=mix(state.members, fresh.members, rate),
+        optimiser=fresh.optimiser,
     )

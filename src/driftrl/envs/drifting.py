@@ -188,6 +188,6 @@ def known_reward(task: str, environment: EnvironmentConfig) -> Reward:
 
 
 def _plant(task: Task) -> type[PendulumPlant]:
-    if task.name not in PLANTS:
+    if task.plant not in PLANTS:
         raise InputError(f"Task {task.name!r} has no environment in this installation.")
-    return PLANTS[task.name]
+    return PLANTS[task.plant]

@@ -1,23 +1,25 @@
 """The registry of tasks and methods: a row each, all data.
 
 A task says what drifts, how long an episode is, and the settings that a run starts
-from; a method says only how a run forgets.  Adding either is adding a row.
+from; a method says how a run forgets and what it makes of the task's agent.  Adding
+either is adding a row.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from driftrl.config import (
-    EnvironmentConfig,
-    GPConfig,
-    ICEMConfig,
-    OptimismConfig,
-    RunConfig,
+from driftrl.config import AgentConfig, EnvironmentConfig, EvaluationConfig, RunConfig
+from driftrl.config_deep import (
+    DeepOptimismConfig,
+    EnsembleAgentConfig,
+    SACAgentConfig,
+    SACConfig,
 )
 from driftrl.config_file import overridden
+from driftrl.config_gp import GPAgentConfig, GPConfig
 from driftrl.drift.schedules import Exponential, Schedule
-from driftrl.errors import require, unknown_name
+from driftrl.errors import InputError, require, unknown_name
 from driftrl.memory.forgetting import Forgetting, KeepAll, Reset, Window
 
 
@@ -45,20 +47,53 @@ class Task:
     window: int
     """w of SW-OMBRL."""
     environment: EnvironmentConfig
-    model: GPConfig
-    planner: ICEMConfig
-    optimism: OptimismConfig
+    agent: AgentConfig
+    evaluation: EvaluationConfig
+    plant: str = "pendulum"
+    """The machine: a row of ``PLANTS`` in ``driftrl.envs.drifting``."""
+    more_is_better: bool = False
+    """Whether a larger θ can't hurt, so that J*(θ) never falls as θ grows."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to forget."""
+    """A way to forget, and what it makes of the agent of a task."""
 
     name: str
     label: str
     """How figures write it."""
     summary: str
-    forgetting: Callable[[Task], Forgetting]
+    forgetting: Callable[[Task], Forgetting] = lambda task: KeepAll()
+    agent: Callable[[AgentConfig], AgentConfig] = lambda agent: agent
+
+
+def _greedy(agent: AgentConfig) -> AgentConfig:
+    """Return the agent that looks at expected reward alone: λ = 0."""
+    if isinstance(agent, SACAgentConfig):
+        raise InputError(
+            "Method 'mean' is an agent with a model, and agent.kind = 'sac' has none; "
+            "the method without one is 'sac'."
+        )
+    optimism = replace(agent.optimism, rule="constant", weight=0.0)
+    return replace(agent, optimism=optimism)  # pyright: ignore[reportArgumentType]
+
+
+def _sampling(agent: AgentConfig) -> AgentConfig:
+    """Return the greedy agent whose imagination follows a member drawn a step."""
+    if not isinstance(agent, EnsembleAgentConfig):
+        raise InputError(
+            "Method 'pets' draws from the members of an ensemble, and this agent is "
+            f"{agent.kind!r}; choose a task with an ensemble, or --agent.kind ensemble."
+        )
+    imagination = replace(agent.imagination, dynamics="member")
+    return _greedy(replace(agent, imagination=imagination))
+
+
+def _model_free(agent: AgentConfig) -> AgentConfig:
+    """Return SAC on collected transitions, with the settings that the agent has."""
+    if isinstance(agent, EnsembleAgentConfig):
+        return SACAgentConfig(agent.sac, agent.learning, agent.soft_reset)
+    return agent if isinstance(agent, SACAgentConfig) else SACAgentConfig()
 
 
 TASKS: dict[str, Task] = {
@@ -78,9 +113,32 @@ TASKS: dict[str, Task] = {
             reset_period=10,
             window=5,
             environment=EnvironmentConfig(steps=200, action_repeat=5, start="hanging"),
-            model=GPConfig(learn_noise=True, compression=1e-3),
-            planner=ICEMConfig(),
-            optimism=OptimismConfig(weight=1.0),
+            agent=GPAgentConfig(model=GPConfig(learn_noise=True, compression=1e-3)),
+            # Nothing is random but the planner: the executed episode is the measure.
+            evaluation=EvaluationConfig(episodes=0),
+            more_is_better=True,
+        ),
+        Task(
+            name="pendulum-decay",
+            summary="Swing a pendulum up and balance it, with 20 decisions a second.",
+            drifts="torque of the full action, N·m",
+            gymnasium_id="driftrl/PendulumDecay-v0",
+            state_size=3,
+            action_size=1,
+            starts=("hanging", "random"),
+            nominal=5.0,
+            drift=Exponential(theta_max=5.0, theta_min=1.0, rate=0.1, start=5),
+            episodes=75,
+            reset_period=20,
+            window=20,
+            environment=EnvironmentConfig(steps=200, action_repeat=1, start="hanging"),
+            agent=EnsembleAgentConfig(
+                sac=SACConfig(critic="residual"),
+                optimism=DeepOptimismConfig(rule="tuned"),
+            ),
+            # The policy explores while it learns; what it would do is the measure.
+            evaluation=EvaluationConfig(episodes=1),
+            more_is_better=True,
         ),
     )
 }
@@ -106,6 +164,24 @@ METHODS: dict[str, Method] = {
             "Optimistic, forgets what is older than w episodes.",
             lambda task: Window(window=task.window),
         ),
+        Method(
+            "mean",
+            "mean",
+            "Greedy on the mean of the model (λ = 0), keeps all data.",
+            agent=_greedy,
+        ),
+        Method(
+            "pets",
+            "PETS",
+            "Greedy on sampled members of an ensemble (λ = 0), keeps all data.",
+            agent=_sampling,
+        ),
+        Method(
+            "sac",
+            "SAC",
+            "No model: soft actor-critic on the collected transitions, keeps all data.",
+            agent=_model_free,
+        ),
     )
 }
 
@@ -127,7 +203,10 @@ def method_named(name: str) -> Method:
 def configure(
     task_name: str, method_name: str, changes: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """Return the run of a method on a task, with nested ``changes`` laid over it."""
+    """Return the run of a method on a task, with nested ``changes`` laid over it.
+
+    What a method makes of the agent comes last: it is what the method is.
+    """
     task, method = task_named(task_name), method_named(method_name)
     config = RunConfig(
         task=task.name,
@@ -136,11 +215,11 @@ def configure(
         environment=task.environment,
         drift=task.drift,
         forgetting=method.forgetting(task),
-        model=task.model,
-        planner=task.planner,
-        optimism=task.optimism,
+        agent=task.agent,
+        evaluation=task.evaluation,
     )
     config = overridden(config, changes or {})
+    config = replace(config, agent=method.agent(config.agent))
     check_fits(config)
     return config
 

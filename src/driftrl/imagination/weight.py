@@ -51,6 +51,13 @@ def initial_weight(weight: float, learning_rate: float) -> WeightState:
     return WeightState(log_weight, optax.adam(learning_rate).init(log_weight))
 
 
+def with_weight(state: WeightState, weight: float) -> WeightState:
+    """Return λ set from outside, as by the theory, within its bounds."""
+    log_weight = math.log(max(weight, math.exp(LOG_WEIGHT_RANGE[0])))
+    clipped = min(log_weight, LOG_WEIGHT_RANGE[1])
+    return WeightState(jnp.asarray(clipped, jnp.float32), state.optimiser)
+
+
 def weight_loss(
     log_weight: Float[Array, ""],
     current: Float[Array, ""],

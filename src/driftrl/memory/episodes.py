@@ -79,14 +79,23 @@ class EpisodeMemory:
             name: np.concatenate([getattr(piece, name) for piece in joined])
             for name in _ARRAYS
         }
+        arrays["terminated"] = _ends(self._episodes[first - 1 :])
         for array in arrays.values():
             array.setflags(write=False)
         return Data(**arrays, offset=sum(self.lengths[: first - 1]))
 
-    def _nothing(self) -> Data:
+    def _nothing(self) -> Episode:
         states, actions = self._columns
         no_states = np.zeros((0, states))
-        return Data(no_states, np.zeros((0, actions)), np.zeros(0), no_states)
+        return Episode(no_states, np.zeros((0, actions)), np.zeros(0), no_states, False)
+
+
+def _ends(episodes: list[Episode]) -> np.ndarray:
+    """Return where a task ended: in the last step of an episode, or nowhere in it."""
+    ends = np.zeros(sum(len(episode) for episode in episodes), dtype=bool)
+    last = np.cumsum([len(episode) for episode in episodes], dtype=int) - 1
+    ends[last] = [episode.terminated for episode in episodes]
+    return ends
 
 
 def save_episode(directory: Path, number: int, episode: Episode) -> Path:

@@ -148,6 +148,23 @@ def most_transitions(rule: Forgetting, episodes: int, steps: int) -> int:
     return min(everything, held)
 
 
+def turns_over(rule: Forgetting, n: int, evidence: Evidence) -> bool:
+    """Say whether the rule's clock comes round before episode n.
+
+    A reset's does whenever it forgets, a window's whenever as much has been collected
+    as it holds, and nothing else's ever.  Soft resets keep this time.
+    """
+    if n == 1 or isinstance(rule, KeepAll):
+        return False
+    if isinstance(rule, Reset):
+        before = Evidence(evidence.lengths[:-1])
+        return rule.first_retained(n, evidence) != rule.first_retained(n - 1, before)
+    if rule.unit == "episodes":
+        return (n - 1) % rule.window == 0
+    lengths = _lengths_before(n, evidence)
+    return sum(lengths) // rule.window > sum(lengths[:-1]) // rule.window
+
+
 def _last_reset(lengths: Sequence[int], capacity: int) -> int:
     """Return the first episode in a buffer that is emptied when one does not fit."""
     first, held = 1, 0

@@ -13,6 +13,8 @@ import shutil
 from pathlib import Path
 from typing import Any, TypeVar
 
+import equinox as eqx
+import jax
 import numpy as np
 
 from driftrl.atomic import flush_directory
@@ -25,29 +27,59 @@ _MANIFEST = "manifest.json"
 
 
 def flatten(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Return every array and number of nested dataclasses by its dotted path."""
-    arrays: dict[str, np.ndarray] = {}
-    for field in dataclasses.fields(state):
-        value, path = getattr(state, field.name), f"{prefix}{field.name}"
-        if dataclasses.is_dataclass(value):
-            arrays.update(flatten(value, f"{path}."))
-        else:
-            arrays[path] = np.asarray(value)
-    return arrays
+    """Return every array and number of a state by its dotted path.
+
+    A state is made of dataclasses; what is no plain dataclass is a pytree of JAX.
+    """
+    if _is_plain(state):
+        parts = (
+            flatten(getattr(state, field.name), _join(prefix, field.name))
+            for field in dataclasses.fields(state)
+        )
+        return {path: array for part in parts for path, array in part.items()}
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {_path(prefix, path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def unflatten(template: T, arrays: dict[str, np.ndarray], prefix: str = "") -> T:
     """Return ``template`` with ``arrays`` in it: the inverse of ``flatten``."""
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(template):  # pyright: ignore[reportArgumentType]
-        old, path = getattr(template, field.name), f"{prefix}{field.name}"
-        if dataclasses.is_dataclass(old):
-            values[field.name] = unflatten(old, arrays, f"{path}.")
-        elif isinstance(old, np.ndarray):
-            values[field.name] = arrays[path]
-        else:
-            values[field.name] = type(old)(arrays[path].item())
-    return dataclasses.replace(template, **values)  # pyright: ignore[reportArgumentType]
+    if _is_plain(template):
+        values = {
+            field.name: unflatten(
+                getattr(template, field.name), arrays, _join(prefix, field.name)
+            )
+            for field in dataclasses.fields(template)  # pyright: ignore[reportArgumentType]
+        }
+        return dataclasses.replace(template, **values)  # pyright: ignore[reportArgumentType]
+    return jax.tree_util.tree_map_with_path(
+        lambda path, old: _restored(old, arrays[_path(prefix, path)]), template
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, eqx.Module)
+
+
+def _path(prefix: str, path: tuple[Any, ...]) -> str:
+    return _join(prefix, jax.tree_util.keystr(path, simple=True, separator="."))
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix and name else prefix or name
+
+
+def _restored(old: Any, stored: np.ndarray) -> Any:
+    """Return a stored array as what it was: of NumPy, of JAX, or a number."""
+    if isinstance(old, np.ndarray):
+        return stored
+    if isinstance(old, jax.Array):
+        if stored.shape != old.shape or stored.dtype != old.dtype:
+            raise ValueError(
+                f"an array is {stored.shape} {stored.dtype} where {old.shape} "
+                f"{old.dtype} belongs"
+            )
+        return jax.numpy.asarray(stored)
+    return type(old)(stored.item())
 
 
 def save_checkpoint(directory: Path, episodes: int, state: Any) -> None:

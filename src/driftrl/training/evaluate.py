@@ -3,14 +3,14 @@
 import gymnasium
 import numpy as np
 
-from driftrl.agents.ombrl import GPPolicy
+from driftrl.agents.interface import Policy
 from driftrl.training.streams import Purpose, integer_for, key_for
 
 Env = gymnasium.Env[np.ndarray, np.ndarray]
 
 
 def evaluate(
-    policy: GPPolicy, env: Env, *, episodes: int, seed: int, number: int
+    policy: Policy, env: Env, *, episodes: int, seed: int, number: int
 ) -> float | None:
     """Return the mean return of π_n over ``episodes`` rollouts, None for no rollouts.
 
@@ -18,6 +18,7 @@ def evaluate(
     """
     if episodes == 0:
         return None
+    policy = policy.without_noise()
     returns = [
         _rollout(policy, env, seed=seed, place=(number, rollout))
         for rollout in range(episodes)
@@ -25,12 +26,12 @@ def evaluate(
     return float(np.mean(returns))
 
 
-def _rollout(policy: GPPolicy, env: Env, *, seed: int, place: tuple[int, int]) -> float:
+def _rollout(policy: Policy, env: Env, *, seed: int, place: tuple[int, int]) -> float:
     obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, *place))
-    plan, total, step, over = policy.begin(), 0.0, 0, False
+    carry, total, step, over = policy.begin(), 0.0, 0, False
     while not over:
         key = key_for(seed, Purpose.EVALUATION, *place, step)
-        action, plan = policy.act(obs, plan, key=key)
+        action, carry = policy.act(obs, carry, key=key)
         obs, reward, terminated, truncated, _ = env.step(action)
         total += float(reward)
         over = terminated or truncated

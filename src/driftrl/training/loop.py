@@ -5,8 +5,11 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from driftrl.agents.ombrl import AgentState, GPAgent
+from driftrl.agents.deep_agent import DeepAgent
+from driftrl.agents.gp_agent import GPAgent
+from driftrl.agents.interface import Agent, State
 from driftrl.config import RunConfig
+from driftrl.config_gp import GPAgentConfig
 from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
 from driftrl.envs.tasks import check_fits, task_named
 from driftrl.memory.episodes import EpisodeMemory
@@ -15,7 +18,7 @@ from driftrl.training.evaluate import evaluate
 from driftrl.training.process import mended_cache
 from driftrl.training.run_directory import RunDirectory, Warn
 from driftrl.training.session import Session
-from driftrl.training.streams import Purpose, integer_for
+from driftrl.training.streams import Purpose, integer_for, key_for
 from driftrl.types import Episode, EpisodeRecord
 
 
@@ -39,14 +42,12 @@ def run(
     check_fits(config)
     agent, sizes = make_agent(config)
     with RunDirectory(directory, config, resume=resume, warn=warn) as files:
-        state, memory = files.restore(agent.initial_state(), sizes)
+        state, memory = files.restore(_initial_state(agent, config), sizes)
         session = _session(config, agent, memory, state)
         env = make_env(config.task, config.environment, config.drift)
         if session.number <= config.episodes:
-            steps = config.environment.decisions
-            points = most_transitions(config.forgetting, config.episodes, steps)
             with mended_cache():
-                agent.warm_up(points, steps)
+                agent.warm_up(_most_points(config), config.environment.decisions)
         while session.number <= config.episodes:
             record, episode = run_episode(session, env, config)
             files.append(record, episode, session.state)
@@ -86,6 +87,7 @@ def run_episode(
         coverage=found.coverage,
         epistemic_std=found.epistemic_std,
         wall_s=time.perf_counter() - started,
+        **policy.notes,
     )
     return record, episode
 
@@ -105,24 +107,38 @@ def collect(session: Session, env: DriftingEnv, seed: int) -> Episode:
     return session.end_episode()
 
 
-def make_agent(config: RunConfig) -> tuple[GPAgent, tuple[int, int]]:
+def make_agent(config: RunConfig) -> tuple[Agent, tuple[int, int]]:
     """Build the agent of a configuration; also return its state and action sizes."""
     task = task_named(config.task)
     sizes = (task.state_size, task.action_size)
-    reward = known_reward(config.task, config.environment)
-    agent = GPAgent(sizes, reward, config.model, config.planner, config.optimism)
-    return agent, sizes
+    settings = config.agent
+    if isinstance(settings, GPAgentConfig):
+        reward = known_reward(config.task, config.environment)
+        return GPAgent(sizes, reward, settings), sizes
+    steps, points = config.environment.decisions, _most_points(config)
+    room = points + steps if settings.learning.when == "step" else points
+    return DeepAgent(sizes, settings, capacity=room, steps=steps), sizes
+
+
+def _most_points(config: RunConfig) -> int:
+    steps = config.environment.decisions
+    return most_transitions(config.forgetting, config.episodes, steps)
 
 
 def make_session(config: RunConfig) -> Session:
     """Return a new session of a configuration, for loops of one's own."""
     check_fits(config)
     agent, sizes = make_agent(config)
-    return _session(config, agent, EpisodeMemory(*sizes), agent.initial_state())
+    memory, state = EpisodeMemory(*sizes), _initial_state(agent, config)
+    return _session(config, agent, memory, state)
+
+
+def _initial_state(agent: Agent, config: RunConfig) -> State:
+    return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
 
 
 def _session(
-    config: RunConfig, agent: GPAgent, memory: EpisodeMemory, state: AgentState
+    config: RunConfig, agent: Agent, memory: EpisodeMemory, state: State
 ) -> Session:
     return Session(
         agent,

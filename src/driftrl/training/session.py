@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.icem import Plan
-from driftrl.agents.ombrl import AgentState, GPAgent, GPPolicy, Occasion
+from driftrl.agents.interface import Agent, Carry, Lesson, Occasion, Policy, State
 from driftrl.errors import EnvironmentFault, InputError, require
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import Evidence, Forgetting, Window
+from driftrl.memory.forgetting import Evidence, Forgetting, Window, turns_over
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import Episode, Transition
 
@@ -29,8 +28,13 @@ Observation = Float[np.ndarray, " S"]
 class _Running:
     """The episode under way."""
 
-    plan: Plan
+    policy: Policy
+    carry: Carry
     transitions: list[Transition]
+    state: State
+    """The agent's, which an agent that learns within episodes moves on."""
+    lesson: Lesson | None
+    """None for an agent that learns between episodes."""
     asked: tuple[Observation, np.ndarray] | None = None
     """State and action of the decision whose outcome has not been told yet."""
 
@@ -40,13 +44,13 @@ class Session:
 
     def __init__(
         self,
-        agent: GPAgent,
+        agent: Agent,
         forgetting: Forgetting,
         memory: EpisodeMemory,
         *,
         steps: int,
         seed: int,
-        state: AgentState,
+        state: State,
     ) -> None:
         """Start with an empty or a filled memory, and the state that goes with it.
 
@@ -66,6 +70,7 @@ class Session:
         self.memory = memory
         self.state = state
         self._policy = agent.policy(self.state)
+        self._lived = state
 
     @property
     def number(self) -> int:
@@ -73,7 +78,7 @@ class Session:
         return len(self.memory) + 1
 
     @property
-    def policy(self) -> GPPolicy:
+    def policy(self) -> Policy:
         """π_n, the policy of the running episode, or of the next one."""
         return self._policy
 
@@ -84,7 +89,14 @@ class Session:
 
     def begin_episode(self) -> int:
         """Begin episode n and return n; one that was not ended is discarded."""
-        self._running = _Running(self._policy.begin(), [])
+        data = self.memory.since(self.first_retained)
+        self._running = _Running(
+            policy=self._policy,
+            carry=self._policy.begin(),
+            transitions=[],
+            state=self.state,
+            lesson=self._agent.begin_lesson(data),
+        )
         return self.number
 
     def act(self, obs: Observation) -> Float[np.ndarray, " A"]:
@@ -93,7 +105,7 @@ class Session:
         obs = self._checked(obs)
         step = len(running.transitions)
         key = key_for(self._seed, Purpose.ACTING, self.number, step)
-        action, running.plan = self._policy.act(obs, running.plan, key=key)
+        action, running.carry = running.policy.act(obs, running.carry, key=key)
         running.asked = (obs, action)
         return action
 
@@ -108,10 +120,20 @@ class Session:
         obs = self._checked(obs)
         if not np.isfinite(reward):
             raise self._fault(f"the reward {reward!r}")
-        running.transitions.append(
-            Transition(before, action, float(reward), obs, terminated, truncated)
-        )
+        seen = Transition(before, action, float(reward), obs, terminated, truncated)
+        running.transitions.append(seen)
         running.asked = None
+        if running.lesson is not None:
+            self._learn_from(seen, running)
+
+    def _learn_from(self, seen: Transition, running: _Running) -> None:
+        key = key_for(
+            self._seed, Purpose.LEARNING, self.number, len(running.transitions)
+        )
+        running.state, running.lesson = self._agent.observe(
+            running.state, running.lesson, seen, key=key
+        )
+        running.policy = self._agent.policy(running.state)
 
     def end_episode(self) -> Episode:
         """Return the episode; it is not in memory before ``learn``."""
@@ -121,6 +143,7 @@ class Session:
             f"Episode {self.number} has no transition yet; act and observe first.",
         )
         self._running = None
+        self._lived = running.state
         rows = running.transitions
         return Episode(
             obs=np.stack([row.obs for row in rows]),
@@ -133,11 +156,18 @@ class Session:
     def learn(self, episode: Episode) -> None:
         """Append episode n to the memory, forget, and learn π_{n+1}."""
         self.memory.append(episode)
-        data = self.memory.since(self._first_retained(self.number))
+        number, evidence = self.number, Evidence(self.memory.lengths)
         occasion = Occasion(
-            self.number, self._steps, isinstance(self._forgetting, Window)
+            episode=number,
+            steps=self._steps,
+            sliding=isinstance(self._forgetting, Window),
+            collected=len(episode),
+            turned_over=turns_over(self._forgetting, number, evidence),
         )
-        self.state = self._agent.learn(self.state, data, occasion)
+        data = self.memory.since(self._first_retained(number))
+        key = key_for(self._seed, Purpose.LEARNING, number)
+        self.state = self._agent.learn(self._lived, data, occasion, key=key)
+        self._lived = self.state
         self._policy = self._agent.policy(self.state)
 
     def _first_retained(self, n: int) -> int:

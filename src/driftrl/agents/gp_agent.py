@@ -6,8 +6,9 @@ Which data is retained is not decided here: the agent learns what it is given.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -16,50 +17,29 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from driftrl.agents import icem
-from driftrl.config import GPConfig, ICEMConfig, OptimismConfig
+from driftrl.agents.interface import Diagnosis, Lesson, Occasion, diagnosis
+from driftrl.config_gp import GPAgentConfig, ICEMConfig
 from driftrl.imagination.rollout import Reward, optimistic_return
 from driftrl.models import gp
-from driftrl.models.base import Prediction
 from driftrl.models.gp import GPState, Posterior
 from driftrl.theory.confidence import (
     confidence_width,
     exploration_weight,
     information_gain,
 )
-from driftrl.types import Data, Episode
+from driftrl.types import Data, Episode, Transition
 
 Action = Float[np.ndarray, " A"]
 Decide = Callable[[Posterior, Array, icem.Plan, Array, Array], icem.Plan]
 
 
 @dataclass(frozen=True)
-class AgentState:
+class GPAgentState:
     """What the agent knows between two episodes; all of it is in a checkpoint."""
 
     model: GPState
     optimism: float
     """λ of the policy that this state drives."""
-
-
-@dataclass(frozen=True)
-class Occasion:
-    """When a policy is learned; the theory's λ depends on it."""
-
-    episode: int
-    """Number n of the episode that the policy will drive."""
-    steps: int
-    """Decisions T of an episode."""
-    sliding: bool
-    """Whether data is forgotten bit by bit, as by a window, or all at once."""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """How well a model foresaw an episode that it had not seen (see EpisodeRecord)."""
-
-    model_error: float | None = None
-    coverage: float | None = None
-    epistemic_std: float | None = None
 
 
 class GPAgent:
@@ -69,28 +49,35 @@ class GPAgent:
         self,
         sizes: tuple[int, int],
         reward: Reward,
-        model: GPConfig,
-        planner: ICEMConfig,
-        optimism: OptimismConfig,
+        config: GPAgentConfig,
     ) -> None:
         """Make an agent for ``sizes`` = (states, actions) and r(x, u, x')."""
         self._sizes = sizes
-        self._model = model
-        self._planner = planner
-        self._optimism = optimism
-        self._decide = _compiled_decision(reward, planner)
+        self._model = config.model
+        self._planner = config.planner
+        self._optimism = config.optimism
+        self._decide = _compiled_decision(reward, config.planner)
 
-    def initial_state(self) -> AgentState:
+    def initial_state(self, *, key: Key[Array, ""]) -> GPAgentState:
         """Return the agent before its first episode."""
+        del key  # nothing is drawn: a Gaussian process starts from its prior
         model = gp.initial_state(*self._sizes, self._model)
-        return AgentState(model, self._optimism.weight)
+        return GPAgentState(model, self._optimism.weight)
 
-    def learn(self, state: AgentState, data: Data, occasion: Occasion) -> AgentState:
+    def learn(
+        self,
+        state: GPAgentState,
+        data: Data,
+        occasion: Occasion,
+        *,
+        key: Key[Array, ""],
+    ) -> GPAgentState:
         """Return the agent fitted on exactly ``data``."""
+        del key  # fitting draws nothing
         model = gp.fit(state.model, data, self._model)
-        return AgentState(model, self._weight(model, occasion))
+        return GPAgentState(model, self._weight(model, occasion))
 
-    def policy(self, state: AgentState) -> "GPPolicy":
+    def policy(self, state: GPAgentState) -> "GPPolicy":
         """Return the policy that a learned state drives."""
         with jax.enable_x64(True):
             known = (
@@ -110,6 +97,22 @@ class GPAgent:
             with jax.enable_x64(True):
                 gp.predict_all(posterior, *blank)
 
+    def begin_lesson(self, data: Data) -> None:
+        """Return None: it learns when the episode has ended."""
+        del data
+
+    def observe(
+        self,
+        state: GPAgentState,
+        lesson: Lesson,
+        transition: Transition,
+        *,
+        key: Key[Array, ""],
+    ) -> tuple[GPAgentState, Lesson]:
+        """Learn nothing: there is no lesson within an episode."""
+        del transition, key
+        return state, lesson
+
     def _policy_on(self, known: Posterior | None, weight: float) -> "GPPolicy":
         return GPPolicy(known, weight, self._planner, self._sizes[1], self._decide)
 
@@ -121,15 +124,15 @@ class GPAgent:
         noise = model.hyper.noise_std
         width = confidence_width(
             information_gain(model.factor, noise),
-            rkhs_bound=settings.rkhs_bound,
+            rkhs_bound=settings.theory.rkhs_bound,
             noise_std=noise,
             outputs=self._sizes[0],
-            failure_probability=settings.failure_probability,
+            failure_probability=settings.theory.failure_probability,
             horizon_steps=occasion.episode * occasion.steps if occasion.sliding else 1,
         )
         weight = exploration_weight(
             width,
-            reward_max=settings.reward_max,
+            reward_max=settings.theory.reward_max,
             steps=occasion.steps,
             noise_std=noise,
         )
@@ -149,6 +152,7 @@ class GPPolicy:
     planner: ICEMConfig
     action_size: int
     decide: Decide
+    notes: ClassVar[Mapping[str, float | bool]] = {}
 
     def begin(self) -> icem.Plan:
         """Return the plan to carry into the first decision of an episode."""
@@ -167,13 +171,18 @@ class GPPolicy:
             plan = self.decide(self.posterior, weight, plan, state, key)
             return np.asarray(plan.mean[0]), plan
 
+    def without_noise(self) -> "GPPolicy":
+        """Return itself: a planner's draws are how it plans, not how it explores."""
+        return self
+
     def diagnose(self, episode: Episode) -> Diagnosis:
         """Judge the model on an episode it has not seen; blank if it has no data."""
         if self.posterior is None:
             return Diagnosis()
         with jax.enable_x64(True):
             found = gp.predict_all(self.posterior, episode.obs, episode.actions)
-        return _diagnosis(found, episode)
+        beliefs = (found.mean, found.epistemic_std, found.aleatoric_std)
+        return diagnosis(episode, *(np.asarray(belief) for belief in beliefs))
 
 
 @functools.cache
@@ -197,16 +206,3 @@ def _compiled_decision(reward: Reward, planner: ICEMConfig) -> Decide:
         return icem.plan(objective, icem.shift(last), planner, key=key)
 
     return decide
-
-
-def _diagnosis(found: Prediction, episode: Episode) -> Diagnosis:
-    spread = (episode.next_obs - episode.obs).std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    error = np.abs(episode.next_obs - np.asarray(found.mean))
-    epistemic = np.asarray(found.epistemic_std)
-    total = np.sqrt(epistemic**2 + np.asarray(found.aleatoric_std) ** 2)
-    return Diagnosis(
-        model_error=float(np.sqrt(np.mean((error / spread) ** 2))),
-        coverage=float(np.mean(error <= 2.0 * total)),
-        epistemic_std=float(np.mean(np.linalg.norm(epistemic / spread, axis=1))),
-    )

@@ -1,0 +1,328 @@
+"""The paper's practical agent: SAC in the imagination of an ensemble; or SAC alone.
+
+Which data is retained is not decided here: the agent learns what it is given, at the
+rate at which transitions come in, as soon as there is enough to draw a batch from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from driftrl.agents import sac
+from driftrl.agents.interface import Action, Diagnosis, Occasion, diagnosis
+from driftrl.agents.practice import (
+    Config,
+    DeepState,
+    appended,
+    current_weight,
+    initial_state,
+    practise,
+    renewed,
+)
+from driftrl.agents.replay import Replay, make_replay, row_of
+from driftrl.config_deep import EnsembleAgentConfig
+from driftrl.errors import EnvironmentFault, require
+from driftrl.imagination.policy_rollout import Termination
+from driftrl.imagination.weight import with_weight
+from driftrl.models import ensemble
+from driftrl.models.ensemble import EnsemblePrediction, EnsembleState
+from driftrl.models.networks import MLP
+from driftrl.theory.confidence import confidence_width, exploration_weight
+from driftrl.types import Data, Episode, Transition
+
+
+class DeepAgent:
+    """Networks that learn between episodes, or at every step of one."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        config: Config,
+        *,
+        capacity: int,
+        steps: int,
+        known_end: Termination | None = None,
+    ) -> None:
+        """Make an agent.
+
+        Args:
+            sizes: Numbers of states and of actions.
+            config: All settings.
+            capacity: Transitions that it will learn from at once, at most; with more it
+                still learns, but compiles again.
+            steps: Decisions of an episode that runs its full time.
+            known_end: Condition (obs, action, next_obs) under which the task ends, for
+                ``imagination.termination = "known"``.
+        """
+        self._sizes = sizes
+        self._config = config
+        self._capacity = max(capacity, config.learning.least_transitions)
+        self._steps = steps
+        self._known_end = known_end
+        self._may_end = True
+        if isinstance(config, EnsembleAgentConfig):
+            self._may_end = config.imagination.termination != "absent"
+            require(
+                config.imagination.termination != "known" or known_end is not None,
+                "agent.imagination.termination = 'known' needs the condition under "
+                "which the task ends, and this task offers none. Choose 'learned' if "
+                "it can end, or 'absent' if it never does.",
+            )
+
+    def initial_state(self, *, key: Key[Array, ""]) -> DeepState:
+        """Return the agent before its first episode."""
+        return initial_state(self._sizes, self._config, key=key)
+
+    def learn(
+        self, state: DeepState, data: Data, occasion: Occasion, *, key: Key[Array, ""]
+    ) -> DeepState:
+        """Reset softly if it is time, then practise on exactly ``data``."""
+        self._refuse_unexpected_end(data, occasion)
+        reset_key, practice_key = jax.random.split(key)
+        due = self._reset_due(occasion)
+        if due:
+            state = renewed(state, self._sizes, self._config, key=reset_key)
+        state = replace(state, softly_reset=jnp.asarray(due))
+        if self._config.learning.when == "episode":
+            replay = make_replay(data, self._room_for(len(data)))
+            units = self._units(len(data), occasion.collected)
+            state = self._practise(state, replay, units, practice_key)
+        return self._with_theory(state, data, occasion)
+
+    def policy(self, state: DeepState) -> "DeepPolicy":
+        """Return the policy that a learned state drives."""
+        return DeepPolicy(
+            actor=state.policy.actor,
+            model=state.model,
+            weight=self._weight(state),
+            notes=_notes(state),
+            steps=self._steps,
+            trained=int(state.policy.updates) > 0,
+        )
+
+    def begin_lesson(self, data: Data) -> Replay | None:
+        """Return the retained transitions, with room for an episode's."""
+        if self._config.learning.when == "episode":
+            return None
+        return make_replay(data, self._room_for(len(data) + self._steps))
+
+    def observe(
+        self,
+        state: DeepState,
+        lesson: Replay,
+        transition: Transition,
+        *,
+        key: Key[Array, ""],
+    ) -> tuple[DeepState, Replay]:
+        """Take in one transition, and practise."""
+        lesson = appended(lesson, row_of(transition))
+        units = self._units(int(lesson.size), 1)
+        return self._practise(state, lesson, units, key), lesson
+
+    def warm_up(self, points: int, steps: int) -> None:
+        """Compile everything that a run of up to ``points`` transitions needs."""
+        key = jax.random.key(0)
+        state = self.initial_state(key=key)
+        renewed(state, self._sizes, self._config, key=key)
+        blank, actions = (np.zeros((steps, size)) for size in self._sizes)
+        rewards, ends = np.zeros(steps), np.zeros(steps, bool)
+        data = Data(blank, actions, rewards, blank, ends)
+        replay = make_replay(data, self._room_for(points))
+        if self._config.learning.when == "step":
+            row = Transition(blank[0], actions[0], 0.0, blank[0], False, False)
+            replay = appended(replay, row_of(row))
+        self._practise(state, replay, 0, key)
+        self._with_theory(state, data, Occasion(1, steps))
+        for trained in (False, True):
+            policy = replace(self.policy(state), trained=trained)
+            policy.act(blank[0], None, key=key)
+            policy.without_noise().act(blank[0], None, key=key)
+        policy.diagnose(Episode(blank, actions, rewards, blank, False))  # pyright: ignore[reportPossiblyUnboundVariable]
+
+    def _practise(
+        self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
+    ) -> DeepState:
+        count = jnp.asarray(units, jnp.int32)
+        return practise(state, replay, count, self._config, self._known_end, key)
+
+    def _units(self, retained: int, collected: int) -> int:
+        """Return the units that ``collected`` new transitions are worth."""
+        settings = self._config.learning
+        enough = retained >= settings.least_transitions
+        return settings.model_updates * collected if enough else 0
+
+    def _room_for(self, transitions: int) -> int:
+        """Return the rows to pad to: the capacity, doubled until all fit."""
+        room = self._capacity
+        while room < transitions:
+            room *= 2
+        return room
+
+    def _reset_due(self, occasion: Occasion) -> bool:
+        period = self._config.soft_reset.period
+        if period is None:
+            return occasion.turned_over
+        return occasion.episode > 1 and (occasion.episode - 1) % period == 0
+
+    def _weight(self, state: DeepState) -> float:
+        if not isinstance(self._config, EnsembleAgentConfig):
+            return 0.0
+        return float(current_weight(state, self._config))
+
+    def _with_theory(
+        self, state: DeepState, data: Data, occasion: Occasion
+    ) -> DeepState:
+        """Return the state with the paper's λ_{n,m}, where that is the rule.
+
+        The information gain of the data is taken from the ensemble's disagreement on
+        it, ½ Σ_t Σ_j log(1 + σ_j²/σ_al²), as a Gaussian process has it step by step.
+        """
+        config = self._config
+        if (
+            not isinstance(config, EnsembleAgentConfig)
+            or config.optimism.rule != "theory"
+            or state.model is None
+        ):
+            return state
+        replay = make_replay(data, self._room_for(len(data)))
+        gain, noise = _information(state.model, replay)
+        theory = config.optimism.theory
+        width = confidence_width(
+            float(gain),
+            rkhs_bound=theory.rkhs_bound,
+            noise_std=float(noise),
+            outputs=self._sizes[0],
+            failure_probability=theory.failure_probability,
+            horizon_steps=occasion.episode * occasion.steps if occasion.sliding else 1,
+        )
+        weight = exploration_weight(
+            width,
+            reward_max=theory.reward_max,
+            steps=occasion.steps,
+            noise_std=float(noise),
+        )
+        return replace(state, weight=with_weight(state.weight, float(weight)))
+
+    def _refuse_unexpected_end(self, data: Data, occasion: Occasion) -> None:
+        if self._may_end or not data.terminated.any():
+            return
+        raise EnvironmentFault(
+            "The task ended before its time in an episode before episode "
+            f"{occasion.episode}, but agent.imagination.termination = 'absent' says "
+            "that it never does. Choose 'known' or 'learned', or make the environment "
+            "report truncation where only the clock ran out."
+        )
+
+
+@dataclass(frozen=True)
+class DeepPolicy:
+    """A tanh-normal actor; before it has learned anything, actions are uniform."""
+
+    actor: MLP
+    model: EnsembleState | None
+    weight: float
+    notes: Mapping[str, float | bool]
+    steps: int
+    trained: bool
+    noisy: bool = True
+
+    def begin(self) -> None:
+        """Carry nothing from one decision to the next."""
+
+    def act(
+        self, obs: Float[np.ndarray, " S"], carry: None, *, key: Key[Array, ""]
+    ) -> tuple[Action, None]:
+        """Return the action for ``obs``, in [−1, 1]: drawn, or the mode."""
+        seen = np.asarray(obs, np.float32)
+        if not self.trained:
+            action = _uniform_action(self.actor, key)
+        else:
+            action = sac.act(self.actor, seen, key=key if self.noisy else None)
+        return np.asarray(action, np.float64), carry
+
+    def without_noise(self) -> "DeepPolicy":
+        """Return the policy that takes the mode of the distribution."""
+        return replace(self, noisy=False)
+
+    def diagnose(self, episode: Episode) -> Diagnosis:
+        """Judge the ensemble on an episode it has not seen."""
+        if self.model is None or not self.trained:
+            return Diagnosis()
+        rows = max(self.steps, len(episode))
+        obs = np.zeros((rows, episode.obs.shape[1]), np.float32)
+        actions = np.zeros((rows, episode.actions.shape[1]), np.float32)
+        obs[: len(episode)], actions[: len(episode)] = episode.obs, episode.actions
+        found = _predict_all(self.model, obs, actions)
+        states = episode.obs.shape[1]
+        return diagnosis(
+            episode,
+            *(
+                np.asarray(part, np.float64)[: len(episode), :states]
+                for part in (found.mean, found.epistemic_std, found.aleatoric_std)
+            ),
+        )
+
+
+@jax.jit
+def _uniform_action(actor: MLP, key: Key[Array, ""]) -> Float[Array, " A"]:
+    size = actor.layers[-1].bias.shape[0] // 2
+    return jax.random.uniform(key, (size,), minval=-1.0)
+
+
+@jax.jit
+def _predict_all(
+    model: EnsembleState,
+    obs: Float[Array | np.ndarray, "T S"],
+    actions: Float[Array | np.ndarray, "T A"],
+) -> EnsemblePrediction:
+    return jax.vmap(partial(ensemble.predict, model))(obs, actions)
+
+
+@jax.jit
+def _information(
+    model: EnsembleState, replay: Replay
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return ½ Σ_t Σ_j log(1 + σ_j²/σ_al²) of the data, and the mean relative σ_al."""
+    found = jax.vmap(partial(ensemble.predict, model))(
+        replay.data.obs, replay.data.actions
+    )
+    valid = jnp.arange(len(found.reward)) < replay.size
+    ratio = found.epistemic_std[:, :-1] / found.aleatoric_std[:, :-1]
+    gains = 0.5 * jnp.sum(jnp.log1p(ratio**2), axis=1)
+    noise = jnp.mean(found.aleatoric_std[:, :-1] / found.scale[:, :-1], axis=1)
+    count = jnp.maximum(replay.size, 1).astype(gains.dtype)
+    mean_noise = jnp.sum(jnp.where(valid, noise, 0.0)) / count
+    fallback = jnp.asarray(ensemble.ASSUMED_NOISE, noise.dtype)
+    return (
+        jnp.sum(jnp.where(valid, gains, 0.0)),
+        jnp.where(replay.size > 0, mean_noise, fallback),
+    )
+
+
+def _notes(state: DeepState) -> dict[str, float | bool]:
+    """Return what learning left to be recorded, in one transfer."""
+    seen, temperature, softly_reset, updates = jax.device_get(
+        (
+            state.notes,
+            jnp.exp(state.policy.log_temperature),
+            state.softly_reset,
+            state.policy.updates,
+        )
+    )
+    notes: dict[str, float | bool] = {"soft_reset": bool(softly_reset)}
+    if int(updates) == 0:
+        return notes
+    notes |= {
+        "temperature": float(temperature),
+        "entropy": float(seen.entropy),
+        "q": float(seen.q),
+        "critic_loss": float(seen.critic_loss),
+    }
+    if state.model is not None:
+        notes |= {"model_loss": float(seen.model_loss), "bonus": float(seen.bonus)}
+    return notes
