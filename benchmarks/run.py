@@ -13,18 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from driftrl.cli.bench import processor
+
 HERE = Path(__file__).parent
 LIBRARIES = ("jax", "numpy", "scipy", "scikit-learn")
-
-
-def processor() -> str:
-    """Return the model of the processor, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.machine()
 
 
 def main(wanted: list[str]) -> int:

@@ -21,6 +21,7 @@ from driftrl.regret import (
     paired_differences,
     regret_curve,
     relative_gaps,
+    usual_baseline,
 )
 from driftrl.results.document import regret_document
 from driftrl.results.records import Run
@@ -224,8 +225,55 @@ def test_nothing_recorded_and_mixed_tasks_are_refused() -> None:
     other = make_run("sombrl", 1, [-100.0])
     config = {**other.config, "task": "car"}
     mixed = [make_run("sombrl", 0, [-100.0]), dataclasses.replace(other, config=config)]
-    with pytest.raises(InputError, match=r"one task at a time.*'car', 'pendulum'"):
+    with pytest.raises(InputError, match="of 2: task = car; task = pendulum"):
         compare_methods(mixed, TABLE)
+
+
+def test_the_gap_is_over_the_last_ten_episodes() -> None:
+    run = make_run("sombrl", 0, [-900.0] * 5 + [-110.0] * 9 + [-120.0])
+    (gap,) = compare_methods([run], TABLE).gaps
+    assert gap.last == 10
+    assert gap.estimate is not None
+    np.testing.assert_allclose(gap.estimate.mean, (9 * 0.1 + 0.2) / 10)
+
+
+def variant(name: str, seed: int, returns: list[float]) -> Run:
+    run = make_run("r-ombrl", seed, returns)
+    return dataclasses.replace(run, config={**run.config, "variant": name})
+
+
+def test_without_sombrl_a_sweep_is_compared_with_its_zero() -> None:
+    runs = [
+        variant(f"{name}={value:g}", seed, [-100.0 - 10 * value - 50 * seed])
+        for name, value in [("alpha", 10), ("alpha", 0), ("model", 2), ("alpha", 2)]
+        for seed in (0, 1)
+    ]
+    study = compare_methods(runs, TABLE)
+    assert study.baseline == "r-ombrl alpha=0"
+    assert [one.method for one in study.methods] == [
+        "r-ombrl alpha=0",
+        "r-ombrl alpha=2",
+        "r-ombrl alpha=10",
+        "r-ombrl model=2",
+    ]
+    values = [one.estimate.values.tolist() for one in study.differences]
+    assert values == [[20.0, 20.0], [100.0, 100.0], [20.0, 20.0]]
+
+
+@pytest.mark.parametrize(
+    ("methods", "baseline"),
+    [
+        (["r-ombrl alpha=0", "sombrl"], "sombrl"),
+        (["r-ombrl alpha=0.1", "r-ombrl alpha=0.2"], "sombrl"),
+        (["r-ombrl alpha=0", "sw-ombrl alpha=0"], "sombrl"),
+        (["r-ombrl alpha=0", "r-ombrl alpha=1"], "r-ombrl alpha=0"),
+        (["r-ombrl alpha=0", "r-ombrl model=0", "r-ombrl"], "sombrl"),
+    ],
+)
+def test_only_one_zero_can_stand_in_for_sombrl(
+    methods: list[str], baseline: str
+) -> None:
+    assert usual_baseline(methods) == baseline
 
 
 def test_the_gap_looks_at_the_last_episodes_only() -> None:
@@ -304,7 +352,8 @@ def test_the_document_is_strict_json_with_the_same_numbers() -> None:
     document = json.loads(json.dumps(regret_document(study), allow_nan=False))
     method = document["methods"]["sw-ombrl"]
     difference = study.differences[0].estimate
-    assert document["episodes"] == 4
+    assert (document["episodes"], document["gap_episodes"]) == (4, 4)
+    assert document["problem"] == ""
     assert method["minus_baseline"]["values"] == difference.values.tolist()
     assert method["minus_baseline"]["t_interval"] == [
         float(difference.student.low),

@@ -18,12 +18,14 @@ from jaxtyping import Float, Int
 from driftrl.errors import require
 from driftrl.results import statistics
 from driftrl.results.curves import change_starts, soon_after_reset, theta_sequences
+from driftrl.results.problems import problems_of
 from driftrl.results.records import Run, group_by_method
+from driftrl.results.variants import natural_key, sweep_point
 from driftrl.types import EpisodeRecord
 
 BASELINE = "sombrl"
 """The method that the others are compared with: it keeps all data."""
-LAST_EPISODES = 5
+LAST_EPISODES = 10
 """Episodes at the end over which a policy is compared with the optimum."""
 AFTER_RESET = 2
 """Episodes after a reset that may be left out of that comparison."""
@@ -219,6 +221,8 @@ class StudyRegret:
     gaps_outside_resets: tuple[GapStatistics, ...]
     """One a method, without the episodes after a reset."""
     warnings: tuple[str, ...]
+    problem: str = ""
+    """What tells the problem from others of the study; empty if there is no other."""
 
     @property
     def task(self) -> str:
@@ -231,19 +235,31 @@ class StudyRegret:
 
 
 def compare_methods(
-    runs: Iterable[Run], table: OracleTable, baseline: str = BASELINE
+    runs: Iterable[Run],
+    table: OracleTable,
+    baseline: str | None = None,
+    problem: str = "",
 ) -> StudyRegret:
-    """Return the regret of every method of a study and its comparison with one."""
+    """Return the regret of every method on one problem and its comparison with one.
+
+    Args:
+        runs: Runs of one problem, finished or not.
+        table: J*(θ) for every θ in the records.
+        baseline: Method that the others are compared with; ``usual_baseline`` if None.
+        problem: What tells the problem from others of the study.
+    """
     runs = list(runs)
     started = [run for run in runs if run.records]
     require(bool(started), "No run has recorded an episode yet: there is no regret.")
-    tasks = sorted({run.task for run in runs})
+    problems = [one.label for one in problems_of(runs)]
     require(
-        len(tasks) == 1,
-        f"Regret is compared on one task at a time, received runs of {tasks}.",
+        len(problems) == 1,
+        "Regret is compared on one problem at a time, received runs of "
+        f"{len(problems)}: {'; '.join(problems)}.",
     )
     groups = group_by_method(started)
-    names = sorted(groups, key=lambda name: (name != baseline, name))
+    baseline = baseline or usual_baseline(groups)
+    names = sorted(groups, key=lambda name: (name != baseline, natural_key(name)))
     ordered = tuple(run for name in names for run in groups[name])
     episodes = min(len(run.records) for run in ordered)
     methods = tuple(_method_regret(groups[name], table, episodes) for name in names)
@@ -271,7 +287,20 @@ def compare_methods(
             for name in names
         ),
         warnings=oracle_warnings(ordered, table),
+        problem=problem,
     )
+
+
+def usual_baseline(methods: Iterable[str]) -> str:
+    """Return the method to compare with: ``BASELINE``, unless a sweep has its own.
+
+    Where ``BASELINE`` was not run and just one variant sets what it sweeps to zero,
+    that variant is the study without the thing that is studied.
+    """
+    methods = set(methods)
+    points = {name: sweep_point(name) for name in methods}
+    zeros = [name for name, point in points.items() if point and point.value == 0]
+    return zeros[0] if BASELINE not in methods and len(zeros) == 1 else BASELINE
 
 
 def _stationary_episodes(runs: Sequence[Run]) -> int:

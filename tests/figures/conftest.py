@@ -1,12 +1,14 @@
-"""A made-up study on disk: three methods whose torque limit falls after episode 10."""
+"""Made-up studies on disk: agents whose torque limit falls after episode 10."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
+from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.records import Run, encode_record, load_runs
 from driftrl.types import EpisodeRecord
 
@@ -18,8 +20,8 @@ RULES: dict[str, Callable[[int], int]] = {
 }
 
 
-def theta(n: int) -> float:
-    return float(2.5 + 2.5 * np.exp(-max(0, n - 10)))
+def theta(n: int, rate: float = 1.0) -> float:
+    return float(2.5 + 2.5 * np.exp(-rate * max(0, n - 10)))
 
 
 def optimum(value: float) -> float:
@@ -33,32 +35,63 @@ def table() -> OracleTable:
     return OracleTable(tuple(entries), "dynamic programming on a 401 × 401 grid")
 
 
-def simulate(directory: Path, method: str, seed: int, episodes: int = EPISODES) -> Path:
-    path = directory / f"pendulum-{method}-s{seed}"
+def oracle(runs: Sequence[Run]) -> OracleTable:
+    thetas = sorted({record.theta for run in runs for record in run.records})
+    entries = [OracleValue(value, optimum(value), error=0.8) for value in thetas]
+    return OracleTable(tuple(entries), f"{len(entries)} values")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a made-up run can differ in, beside its method and seed."""
+
+    variant: str = ""
+    rate: float = 1.0
+    soft_reset: float | None = None
+    """Share of skill lost at a soft reset; None for an agent that has none."""
+
+
+PLAIN = Setting()
+
+
+def simulate(
+    directory: Path,
+    method: str,
+    seed: int,
+    episodes: int = EPISODES,
+    setting: Setting = PLAIN,
+) -> Path:
+    variant = f"-{setting.variant}" if setting.variant else ""
+    path = directory / f"pendulum-{method}{variant}-s{seed}"
     path.mkdir(parents=True)
     (path / "config.toml").write_text(
         f'task = "pendulum"\nmethod = "{method}"\nseed = {seed}\n'
-        f'episodes = {EPISODES}\nversion = "0.1.0"\n\n'
+        f'episodes = {EPISODES}\nversion = "0.1.0"\nvariant = "{setting.variant}"\n\n'
+        f'[drift]\nkind = "exponential"\nrate = {setting.rate}\n\n'
         f'[forgetting]\nkind = "{method}"\n\n'
         "[model]\nnoise_std = 0.01\n"
     )
     generator = np.random.default_rng([seed, list(RULES).index(method)])
-    rows = [row(n, RULES[method](n), generator) for n in range(1, episodes + 1)]
+    rows = [
+        row(n, RULES[method](n), generator, setting) for n in range(1, episodes + 1)
+    ]
     text = "".join(encode_record(record) + "\n" for record in rows)
     (path / "episodes.jsonl").write_text(text)
     return path
 
 
-def row(n: int, first: int, generator: np.random.Generator) -> EpisodeRecord:
-    data = n - first
-    stale = sum(abs(theta(i) - theta(n)) for i in range(first, n)) / max(1, data)
-    error = 0.02 + 0.6 * np.exp(-data) + 0.25 * stale
+def row(
+    n: int, first: int, generator: np.random.Generator, setting: Setting
+) -> EpisodeRecord:
+    data, now = n - first, theta(n, setting.rate)
+    stale = sum(abs(theta(i, setting.rate) - now) for i in range(first, n))
+    error = 0.02 + 0.6 * np.exp(-data) + 0.25 * stale / max(1, data)
     shortfall = 8 + 900 * error * generator.uniform(0.4, 1.2)
-    return EpisodeRecord(
+    record = EpisodeRecord(
         episode=n,
-        theta=theta(n),
+        theta=now,
         steps=40,
-        return_executed=float(optimum(theta(n)) - shortfall),
+        return_executed=float(optimum(now) - shortfall),
         return_eval=None,
         terminated=False,
         first_retained=first,
@@ -68,6 +101,16 @@ def row(n: int, first: int, generator: np.random.Generator) -> EpisodeRecord:
         coverage=float(np.clip(0.97 - error, 0, 1)) if n > 1 else None,
         epistemic_std=0.1 if n > 1 else None,
         wall_s=1.5,
+    )
+    if setting.soft_reset is None:
+        return record
+    loss = 300 * setting.soft_reset * (n > 7) / (1 + (n - 1) % 7)
+    return replace(
+        record,
+        return_eval=float(record.return_executed - loss),
+        optimism=1.0 / n,
+        temperature=0.5 + 0.5 / n,
+        soft_reset=n > 7 and n % 7 == 1,
     )
 
 
@@ -103,3 +146,29 @@ def unfinished(tmp_path: Path, table: OracleTable) -> StudyRegret:
 def single(tmp_path: Path, table: OracleTable) -> StudyRegret:
     directory = simulate(tmp_path, "r-ombrl", 4, episodes=1)
     return compare_methods(load_runs(directory), table)
+
+
+@pytest.fixture(scope="session")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Three problems, named by variants: the limit falls at three rates."""
+    directory = tmp_path_factory.mktemp("rates")
+    for rate in (0.1, 0.025, 1.0):
+        for method in RULES:
+            for seed in range(2):
+                setting = Setting(f"a={rate:g}", rate)
+                simulate(directory, method, seed, setting=setting)
+    return compare_problems(load_runs(directory), oracle)
+
+
+@pytest.fixture(scope="session")
+def ablation(tmp_path_factory: pytest.TempPathFactory) -> StudyRegret:
+    """One method at several rates of soft resets, of model, policy and both."""
+    directory = tmp_path_factory.mktemp("ablation")
+    losses = {"alpha": 1.0, "model": 0.25, "policy": 0.8}
+    for name, loss in losses.items():
+        for value in (0.0, 0.2, 1.0)[name != "alpha" :]:
+            setting = Setting(f"{name}={value:g}", soft_reset=loss * value)
+            for seed in range(3):
+                simulate(directory, "r-ombrl", seed, setting=setting)
+    runs = load_runs(directory)
+    return compare_methods(runs, oracle(runs))

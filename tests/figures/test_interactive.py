@@ -50,3 +50,13 @@ def test_the_change_is_marked_in_every_curve(study: StudyRegret) -> None:
         layout = plain(study, key)["layout"]
         assert [shape["x0"] for shape in layout["shapes"]] == [10.5]
         assert layout["xaxis"]["range"] == [0.5, 30.5]
+
+
+def test_soft_resets_are_ticks_along_the_lower_edge(ablation: StudyRegret) -> None:
+    shapes = plain(ablation, "temperature")["layout"]["shapes"]
+    ticks = [shape for shape in shapes if shape["y1"] < 1]
+    assert [tick["x0"] for tick in ticks] == [7.5, 14.5, 21.5, 28.5]
+    assert {(tick["yref"], tick["y0"]) for tick in ticks} == {("paper", 0.0)}
+    assert len(plain(ablation, "theta")["layout"]["shapes"]) == 1
+    title = plain(ablation, "differences")["layout"]["xaxis"]["title"]["text"]
+    assert title.endswith("to R-OMBRL (α = 0)")

@@ -7,11 +7,16 @@ import numpy as np
 from driftrl.figures.panels import (
     Panel,
     coverage_panel,
+    epistemic_panel,
     error_panel,
+    optimism_panel,
     return_panel,
+    soft_reset_rows,
+    soft_resets,
     span_panel,
     study_changes,
     study_panels,
+    temperature_panel,
     theta_panel,
 )
 from driftrl.regret import StudyRegret, compare_methods
@@ -51,6 +56,7 @@ def test_all_methods_are_in_every_panel_but_thetas(study: StudyRegret) -> None:
         "span",
         "model_error",
         "coverage",
+        "epistemic_std",
     ]
     for panel in panels[1:]:
         assert list(panel.curves) == ["sombrl", "r-ombrl", "sw-ombrl"]
@@ -69,6 +75,58 @@ def test_panels_without_records_are_empty(study: StudyRegret) -> None:
     panel = coverage_panel(compare_methods(blind, study.table))
     assert panel.is_empty
     assert not coverage_panel(study).is_empty
+
+
+def test_details_are_shown_where_they_were_recorded(
+    study: StudyRegret, ablation: StudyRegret
+) -> None:
+    keys = [panel.key for panel in study_panels(ablation)]
+    assert keys[-3:] == ["epistemic_std", "optimism", "temperature"]
+    n = np.arange(1, 31)
+    curves = temperature_panel(ablation).curves["r-ombrl alpha=0.2"]
+    np.testing.assert_allclose(curves, [0.5 + 0.5 / n] * 3)
+    curves = optimism_panel(ablation).curves["r-ombrl model=1"]
+    np.testing.assert_allclose(curves, [1 / n] * 3)
+    uncertain = epistemic_panel(study).curves["sombrl"]
+    np.testing.assert_array_equal(uncertain[0], [np.nan] + [0.1] * 29)
+    # The same λ in every episode is a setting, and not worth a panel.
+    assert optimism_panel(study).is_empty
+    assert temperature_panel(study).is_empty
+
+
+def test_soft_resets_are_read_off_the_records(
+    study: StudyRegret, ablation: StudyRegret
+) -> None:
+    assert soft_resets(study) == {}
+    assert soft_reset_rows(study) == []
+    found = soft_resets(ablation)
+    assert list(found) == [one.method for one in ablation.methods]
+    assert set(map(tuple, found.values())) == {(8, 15, 22, 29)}
+
+
+def with_soft_resets(study: StudyRegret, episodes: dict[str, set[int]]) -> StudyRegret:
+    runs = [
+        dataclasses.replace(
+            run,
+            records=tuple(
+                dataclasses.replace(
+                    record,
+                    soft_reset=record.episode in episodes.get(run.method, ()),
+                )
+                for record in run.records
+            ),
+        )
+        for run in study.runs
+    ]
+    return compare_methods(runs, study.table)
+
+
+def test_methods_that_are_reset_together_share_a_row(study: StudyRegret) -> None:
+    resets = {"sombrl": {5, 9}, "sw-ombrl": {5, 9}, "r-ombrl": {7}}
+    first, second = soft_reset_rows(with_soft_resets(study, resets))
+    assert (first.methods, first.episodes) == (("sombrl", "sw-ombrl"), (5, 9))
+    assert (second.methods, second.episodes) == (("r-ombrl",), (7,))
+    assert 0 == first.low < first.high < second.low < second.high < 0.15
 
 
 def with_values(*values: float, is_scale: bool = True) -> Panel:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.collections import FillBetweenPolyCollection
+from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 from PIL import Image
 
 from driftrl.figures.printed import (
@@ -19,6 +20,7 @@ from driftrl.figures.printed import (
 )
 from driftrl.figures.style import render
 from driftrl.regret import StudyRegret
+from driftrl.results.comparison import Comparison
 
 DRAWINGS = [regret_figure, overview_figure, final_regret_figure]
 
@@ -63,16 +65,21 @@ def test_the_regret_figure_fits_one_column_at_print_resolution(
     assert all((edge == 255).all() for edge in edges)
 
 
-def test_the_overview_has_six_panels_with_their_names(study: StudyRegret) -> None:
+def test_the_overview_has_seven_panels_with_their_names(study: StudyRegret) -> None:
     figure = overview_figure(study)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+    *drawn, left_over = figure.axes
+    assert not left_over.get_visible()
+    assert [axes.get_title(loc="left") for axes in drawn] == [
         "Drifting parameter θ",
         "Return of an episode",
         "Cumulative dynamic regret",
         "Buffer span",
         "Model error",
         "Coverage of μ ± 2σ",
+        "Epistemic uncertainty",
     ]
+    labelled = [bool(axes.get_xlabel()) for axes in drawn]
+    assert labelled == [False] * 5 + [True] * 2
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["SOMBRL", "R-OMBRL", "SW-OMBRL"]
@@ -86,6 +93,51 @@ def test_the_overview_has_six_panels_with_their_names(study: StudyRegret) -> Non
     )
     np.testing.assert_allclose(returns, expected)
     assert figure.axes[4].get_yscale() == "log"
+
+
+def test_the_overview_of_a_deep_agent_marks_soft_resets(
+    ablation: StudyRegret,
+) -> None:
+    figure = overview_figure(ablation)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[-2:] == ["Optimism λ", "Temperature α"]
+    (note,) = [text.get_text() for text in figure.texts]
+    assert note == "mean ± standard error, 3 seeds; ticks: soft resets"
+    for axes in figure.axes[1:]:
+        (ticks,) = [one for one in axes.collections if isinstance(one, LineCollection)]
+        assert [path[0, 0] for path in ticks.get_segments()] == [7.5, 14.5, 21.5, 28.5]
+    # The ticks are heights of the panel, not values: they stretch no axis.
+    low, high = figure.axes[-1].get_ylim()
+    assert low > 0.4
+    assert high < 1.1
+    assert not [
+        one for one in figure.axes[0].collections if isinstance(one, LineCollection)
+    ]
+
+
+def test_the_note_of_the_change_stays_off_the_curve(
+    study: StudyRegret, rates: Comparison
+) -> None:
+    def height(one: StudyRegret) -> float:
+        (mark,) = [
+            t for t in regret_figure(one).axes[0].texts if t.get_text() == "change"
+        ]
+        assert isinstance(mark, Annotation)
+        return mark.xy[1]
+
+    # θ falls at once, so that it is low beside the note; or slowly, and it is high.
+    assert height(study) == 0.9
+    assert height(rates.studies[0]) == 0.34
+
+
+def test_many_methods_are_named_upwards(ablation: StudyRegret) -> None:
+    left, right = final_regret_figure(ablation).axes
+    assert [text.get_text() for text in left.get_xticklabels()] == [
+        *("α = 0", "α = 0.2", "α = 1"),
+        *("model α = 0.2", "model α = 1", "policy α = 0.2", "policy α = 1"),
+    ]
+    assert {text.get_rotation() for text in left.get_xticklabels()} == {90}
+    assert right.get_ylabel() == "Difference to R-OMBRL (α = 0)"
 
 
 def test_final_regret_shows_every_seed_and_every_difference(study: StudyRegret) -> None:
@@ -102,8 +154,8 @@ def test_final_regret_shows_every_seed_and_every_difference(study: StudyRegret) 
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
-@pytest.mark.parametrize("which", ["unfinished", "single"])
-def test_unfinished_and_single_runs_can_be_drawn(
+@pytest.mark.parametrize("which", ["unfinished", "single", "ablation"])
+def test_unfinished_single_and_many_methods_can_be_drawn(
     draw: Callable[[StudyRegret], Figure], which: str, request: pytest.FixtureRequest
 ) -> None:
     study: StudyRegret = request.getfixturevalue(which)

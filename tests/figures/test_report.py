@@ -11,15 +11,17 @@ import polars
 import pytest
 
 import driftrl.figures
-from driftrl.figures.report import report_page
-from driftrl.figures.wording import study_summary
+from driftrl.figures.report import ALL, report_page
+from driftrl.figures.sections import Picture
+from driftrl.figures.wording import comparison_summary, study_summary
 from driftrl.regret import OracleTable, StudyRegret, compare_methods
+from driftrl.results.comparison import Comparison
 from driftrl.results.table import csv_text, records_table
 
 
 @pytest.fixture(scope="module")
 def page(study: StudyRegret) -> str:
-    return report_page(study, "Falling torque", "Three agents.")
+    return report_page(Comparison((study,)), "Falling torque", "Three agents.")
 
 
 def without_plotly(page: str) -> str:
@@ -99,6 +101,7 @@ def test_every_method_is_in_table_and_figures(page: str, study: StudyRegret) -> 
         "span",
         "model_error",
         "coverage",
+        "epistemic_std",
         "differences",
     }
     for key in figures:
@@ -147,7 +150,7 @@ def test_the_records_can_be_downloaded(page: str, study: StudyRegret) -> None:
     ],
 )
 def test_text_from_files_is_escaped(study: StudyRegret, text: str) -> None:
-    page = report_page(hostile(study, text), text, text)
+    page = report_page(Comparison((hostile(study, text),)), text, text)
     assert text not in without_plotly(page)
     assert html.escape(text) in page
     assert len(re.findall(r"<script", without_plotly(page))) == 2
@@ -161,7 +164,9 @@ def test_an_oracle_that_is_beaten_is_shown(study: StudyRegret) -> None:
         for entry in study.table.entries
     )
     beaten = compare_methods(study.runs, OracleTable(entries, "too low"))
-    page = html.unescape(without_plotly(report_page(beaten, "title", "")))
+    page = html.unescape(
+        without_plotly(report_page(Comparison((beaten,)), "title", ""))
+    )
     assert beaten.warnings
     for warning in beaten.warnings:
         assert f"<li>{warning}</li>" in page
@@ -169,7 +174,7 @@ def test_an_oracle_that_is_beaten_is_shown(study: StudyRegret) -> None:
 
 
 def test_unfinished_runs_are_listed(unfinished: StudyRegret) -> None:
-    page = report_page(unfinished, "title", "")
+    page = report_page(Comparison((unfinished,)), "title", "")
     assert "<td>17 of 30</td>" in page
     assert "<td>0 of 30</td>" in page
     lengths = [len(trace["y"]) for trace in embedded_figures(page)["regret"]["data"]]
@@ -177,14 +182,82 @@ def test_unfinished_runs_are_listed(unfinished: StudyRegret) -> None:
 
 
 def test_a_single_run_has_a_page(single: StudyRegret) -> None:
-    page = report_page(single, "title", "")
+    page = report_page(Comparison((single,)), "title", "")
     assert "plot-differences" not in page
     assert page.count("Not recorded.") == 2
     assert "nan" not in without_plotly(page).lower().replace("provenance", "")
 
 
+@pytest.fixture(scope="module")
+def page_of_rates(rates: Comparison) -> str:
+    # The first bytes of a PNG of 600 pixels, which is all that a page reads of it.
+    header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (600).to_bytes(4)
+    pictures = {
+        ALL: [Picture("All <rates>", "A caption.", header)],
+        "a=1": [Picture("One rate", "Another.", header)],
+    }
+    return report_page(rates, "Falling torque", "Three rates.", pictures)
+
+
+def test_several_problems_have_a_section_each(
+    page_of_rates: str, rates: Comparison
+) -> None:
+    own = without_plotly(page_of_rates)
+    assert re.findall(r'<a href="(#[^"]*)">([^<]*)</a>', own) == [
+        *(
+            ("#problem-1", "a = 0.025"),
+            ("#problem-2", "a = 0.1"),
+            ("#problem-3", "a = 1"),
+        )
+    ]
+    assert re.findall(r'<section id="([^"]*)"><h2>([^<]*)</h2>', own) == [
+        *(("problem-1", "a = 0.025"), ("problem-2", "a = 0.1"), ("problem-3", "a = 1"))
+    ]
+    text = html.unescape(own)
+    for sentence in comparison_summary(rates):
+        assert f"<p>{sentence}</p>" in text
+    for study in rates.studies:
+        for sentence in study_summary(study):
+            assert sentence in text
+    assert own.count("<h3>Methods</h3>") == own.count("<h3>Oracle</h3>") == 3
+    assert re.findall(r'download="([^"]*)"', own) == [
+        f"pendulum-a={rate}-episodes.csv" for rate in ("0.025", "0.1", "1")
+    ]
+
+
+def test_figures_of_problems_are_told_apart(page_of_rates: str) -> None:
+    figures = embedded_figures(page_of_rates)
+    assert len(figures) == 3 * 8
+    places = re.findall(r'id="plot-([^"]*)"', page_of_rates)
+    assert sorted(places) == sorted(figures)
+    assert {key.partition("-")[0] for key in figures} == {"1", "2", "3"}
+
+
+def test_pictures_stand_first_or_in_their_section(page_of_rates: str) -> None:
+    own = without_plotly(page_of_rates)
+    whole, part = (
+        own.index("<h2>All &lt;rates&gt;</h2>"),
+        own.index("<h4>One rate</h4>"),
+    )
+    assert own.index("<nav>") < whole < own.index('id="problem-1"')
+    assert own.index('id="problem-3"') < part
+    images = re.findall(r'<img alt="([^"]*)" width="([^"]*)" src="(data:[^,]*),', own)
+    assert images == [
+        ("All &lt;rates&gt;", "300", "data:image/png;base64"),
+        ("One rate", "300", "data:image/png;base64"),
+    ]
+
+
+def test_one_problem_needs_no_navigation(page: str) -> None:
+    own = without_plotly(page)
+    assert "<nav>" not in own
+    assert "<section" not in own
+    assert "<h2>Methods</h2>" in own
+
+
 def test_the_same_study_gives_the_same_page(study: StudyRegret, page: str) -> None:
-    assert report_page(study, "Falling torque", "Three agents.") == page
+    again = report_page(Comparison((study,)), "Falling torque", "Three agents.")
+    assert again == page
 
 
 def test_assets_lie_beside_the_code() -> None:

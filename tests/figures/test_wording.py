@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from driftrl.figures.wording import (
+    comparison_summary,
     counted,
     listing,
     mean_and_error,
@@ -16,6 +17,7 @@ from driftrl.figures.wording import (
     study_summary,
 )
 from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
+from driftrl.results.comparison import Comparison
 from driftrl.results.records import Run
 from driftrl.results.statistics import Interval, estimate_mean
 from driftrl.types import EpisodeRecord
@@ -99,6 +101,86 @@ def test_the_whole_summary_of_a_small_study() -> None:
         "Over the last 2 episodes the mean return lies short of J*(θ), relative to "
         "|J*(θ)|, by 15\u00a0% for SW-OMBRL and 30\u00a0% for SOMBRL.",
     ]
+
+
+def test_the_problem_is_named_where_there_are_several() -> None:
+    study = compare_methods([make_run("sombrl", 0, [-110.0])], TABLE, problem="a=0.1")
+    assert study_summary(study)[0].startswith(
+        "After 1 episode of pendulum with a = 0.1, SOMBRL has a cumulative dynamic"
+    )
+
+
+def test_each_problem_has_its_sentence() -> None:
+    slow = [
+        make_run("sombrl", 0, [-110.0, -140.0]),
+        make_run("sombrl", 1, [-110.0, -160.0]),
+        make_run("sw-ombrl", 0, [-110.0, -110.0]),
+        make_run("sw-ombrl", 1, [-110.0, -130.0]),
+    ]
+    fast = [
+        make_run("sombrl", 0, [-110.0]),
+        make_run("sombrl", 1, [-150.0]),
+        make_run("sw-ombrl", 0, [-130.0]),
+        make_run("sw-ombrl", 1, [-131.0]),
+    ]
+    comparison = Comparison(
+        (
+            compare_methods(slow, TABLE, problem="a=1"),
+            dataclasses.replace(
+                compare_methods(fast, TABLE, problem="a=2"), warnings=("beaten",)
+            ),
+            compare_methods(
+                [make_run("sw-ombrl", 0, [-110.0] * 2)], TABLE, problem="b"
+            ),
+        ),
+        waiting=("a=3",),
+    )
+    # −30 on either seed; +20 and −19: mean 0.5, standard error 19.5, t₁ 12.706.
+    assert comparison_summary(comparison) == [
+        "a = 1: after 2 episodes SW-OMBRL has the lowest regret, 30.0 ± 10.0; compared "
+        "to SOMBRL, SW-OMBRL ends 30.0 below (95\u00a0% t interval −30.0 to −30.0).",
+        "a = 2: after 1 episode SOMBRL has the lowest regret, 30.0 ± 20.0; compared to "
+        "SOMBRL, SW-OMBRL ends 0.50 above (95\u00a0% t interval −247 to 248, which "
+        "contains zero).",
+        "b: after 2 episodes SW-OMBRL has a regret of 20.0.",
+        "Not finished yet: a = 2; see there.",
+        "Not started yet: a = 3.",
+        "The oracle was beaten beyond noise at a = 2: every regret there is too low.",
+    ]
+
+
+def test_of_many_differences_only_the_direction_is_said(ablation: StudyRegret) -> None:
+    text = " ".join(study_summary(ablation))
+    assert "Compared to R-OMBRL (α = 0) on the same seeds" in text
+    assert text.count("t interval") == 1
+    above = [
+        one
+        for one in ablation.differences
+        if one.estimate.mean > 0 and one.estimate.student.excludes(0.0)
+    ]
+    assert len(above) == len(ablation.differences) == 6
+    assert (
+        "t interval, R-OMBRL (α = 0.2), R-OMBRL (α = 1), R-OMBRL (model α = 0.2), "
+        "R-OMBRL (model α = 1), R-OMBRL (policy α = 0.2) and R-OMBRL (policy α = 1) "
+        "end above it." in text
+    )
+
+
+def test_directions_by_hand() -> None:
+    runs = [make_run("sombrl", seed, [-200.0]) for seed in range(2)]
+    for name, returns in {
+        "a": [-150.0, -151.0],
+        "b": [-250.0, -251.0],
+        "c": [-190.0, -210.0],
+        "d": [-170.0, -171.0],
+        "e": [-230.0, -170.0],
+    }.items():
+        runs += [make_run(name, seed, [value]) for seed, value in enumerate(returns)]
+    sentence = study_summary(compare_methods(runs, TABLE))[1]
+    assert sentence == (
+        "Compared to SOMBRL on the same seeds, by the paired 95\u00a0% t interval, "
+        "a and d end below it; b ends above it; c and e cannot be told from it."
+    )
 
 
 def test_an_interval_that_contains_zero_is_called_that() -> None:

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.figures.write import write_report
-from driftrl.regret import OracleTable
-from driftrl.results.records import Run
+from driftrl.figures.write import file_endings, write_report
+from driftrl.regret import StudyRegret
+from driftrl.results.comparison import Comparison
 
 
-def test_a_report_is_seven_whole_files(
-    tmp_path: Path, runs: list[Run], table: OracleTable
-) -> None:
+def test_a_report_is_seven_whole_files(tmp_path: Path, study: StudyRegret) -> None:
     directory = tmp_path / "study" / "report"
     directory.mkdir(parents=True)
     (directory / "report.html").write_text("an older report")
-    paths = write_report(runs, table, directory, "Falling torque", "Three agents.")
+    paths = write_report(
+        Comparison((study,)), directory, "Falling torque", "Three agents."
+    )
     assert [path.name for path in paths] == [
         "regret.png",
         "regret.pdf",
@@ -39,13 +39,40 @@ def test_a_report_is_seven_whole_files(
         assert content.endswith(end)
 
 
-def test_nothing_is_written_when_there_is_nothing_to_say(
-    tmp_path: Path, runs: list[Run], table: OracleTable
-) -> None:
-    short = OracleTable(table.entries[:3], "a few")
-    with pytest.raises(InputError, match="has no J"):
-        write_report(runs, short, tmp_path / "report", "title", "")
-    assert os.listdir(tmp_path) == []
+def test_a_file_is_not_written_into(tmp_path: Path, study: StudyRegret) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="it is a file, not a directory"):
-        write_report(runs, table, tmp_path / "file", "title", "")
+        write_report(Comparison((study,)), tmp_path / "file", "title", "")
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_several_problems_have_one_figure_for_all_and_three_each(
+    tmp_path: Path, rates: Comparison
+) -> None:
+    two = Comparison(rates.studies[:1], waiting=("a=7",))
+    paths = write_report(two, tmp_path, "Falling torque", "Three rates.")
+    assert [path.name for path in paths] == [
+        *("problems.png", "problems.pdf"),
+        *("regret-a=0.025.png", "regret-a=0.025.pdf"),
+        *("overview-a=0.025.png", "overview-a=0.025.pdf"),
+        *("final_regret-a=0.025.png", "final_regret-a=0.025.pdf"),
+        "report.html",
+    ]
+    assert paths[-1].read_text().count("<img ") == 1
+
+
+def test_a_sweep_has_its_figures_in_files_and_on_the_page(
+    tmp_path: Path, ablation: StudyRegret
+) -> None:
+    paths = write_report(Comparison((ablation,)), tmp_path, "Soft resets", "")
+    assert [path.name for path in paths[6:]] == [
+        *("sweep.png", "sweep.pdf", "sweep_returns.png", "sweep_returns.pdf"),
+        "report.html",
+    ]
+    assert paths[-1].read_text().count("<img ") == 2
+
+
+def test_files_of_problems_can_be_told_apart() -> None:
+    assert file_endings([""]) == [""]
+    assert file_endings(["a=0.1", "rate = 1, x = ä/b"]) == ["-a=0.1", "-rate=1_x=ä_b"]
+    assert file_endings(["a/b", "a|b"]) == ["-1", "-2"]

@@ -277,3 +277,30 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_episodes_on_disk_are_numbered_from_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"numbered from 1; received 0\."):
         save_episode(tmp_path, 0, _episode(2))
+
+
+def test_since_marks_where_the_task_ended() -> None:
+    memory = EpisodeMemory(3, 2)
+    for length, terminated in ((2, True), (3, False), (1, True)):
+        memory.append(_episode(length, terminated=terminated))
+    ends = [False, True, False, False, False, True]
+    assert memory.since(1).terminated.tolist() == ends
+    assert memory.since(2).terminated.tolist() == ends[2:]
+    assert memory.since(4).terminated.tolist() == []
+
+
+def test_released_episodes_keep_their_number_and_length() -> None:
+    memory = _filled(4, 1, 7)
+    memory.release(before=3)
+    memory.release(before=2)  # what is gone stays gone
+    assert memory.lengths == (4, 1, 7) and len(memory) == 3
+    assert len(memory.since(3)) == 7 and memory.since(3).offset == 5
+    with pytest.raises(InputError, match=r"Episode 2 was released.*from 3 on"):
+        memory.since(2)
+    with pytest.raises(InputError, match="Episode 1 was released"):
+        memory.episode(1)
+    assert memory.append(_episode(2, seed=9)) == 4
+    memory.release(before=100)  # no further than there are episodes
+    assert len(memory.since(5)) == 0
+    assert memory.append(_episode(2, seed=9)) == 5
+    assert len(memory.since(5)) == 2

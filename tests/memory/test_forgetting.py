@@ -20,6 +20,7 @@ from driftrl.memory.forgetting import (
     Reset,
     Window,
     most_transitions,
+    turns_over,
 )
 
 Unchecked = Callable[[ModuleType], Any]
@@ -264,3 +265,43 @@ def test_no_run_retains_more_than_most_transitions(
         for n in range(1, episodes + 1):
             first = rule.first_retained(n, Evidence(tuple(lengths[: n - 1])))
             assert sum(lengths[first - 1 : n - 1]) <= most
+
+
+def rounds(rule: Forgetting, lengths: list[int]) -> list[int]:
+    """Return the episodes before which the rule's clock comes round."""
+    numbers = range(1, len(lengths) + 2)
+    return [
+        n for n in numbers if turns_over(rule, n, Evidence(tuple(lengths[: n - 1])))
+    ]
+
+
+def test_clock_of_each_rule_by_hand() -> None:
+    lengths = [10] * 12
+    assert rounds(KeepAll(), lengths) == []
+    # Algorithm 1 forgets after episodes 4, 8 and 12; so does a soft reset.
+    assert rounds(Reset(period=4), lengths) == [5, 9, 13]
+    assert rounds(Reset(period=4, index="text"), lengths) == [5, 9, 13]
+    assert rounds(Window(window=4), lengths) == [5, 9, 13]
+    # 40 transitions are four of these episodes; the fifth does not fit any more.
+    assert rounds(Reset(period=40, unit="transitions"), lengths) == [6, 10]
+    assert rounds(Window(window=40, unit="transitions"), lengths) == [5, 9, 13]
+
+
+def test_clock_counts_transitions_of_short_episodes() -> None:
+    # Sums 30, 60, 65, 70, 100, 130: past 50 after the second, past 100 after the fifth.
+    lengths = [30, 30, 5, 5, 30, 30]
+    assert rounds(Window(window=50, unit="transitions"), lengths) == [3, 6]
+
+
+@given(
+    period=st.integers(1, 7),
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=30),
+)
+def test_reset_comes_round_exactly_when_it_forgets(
+    period: int, lengths: list[int]
+) -> None:
+    rule = Reset(period=period)
+    numbers = range(1, len(lengths) + 2)
+    first = [rule.first_retained(n, Evidence(tuple(lengths[: n - 1]))) for n in numbers]
+    changed = [n for n in numbers[1:] if first[n - 1] != first[n - 2]]
+    assert rounds(rule, lengths) == changed

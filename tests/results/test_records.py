@@ -203,6 +203,44 @@ def test_records_of_other_versions_are_read(tmp_path: Path) -> None:
     assert read_records(path) == [row(1, coverage=None)]
 
 
+DEEP = {
+    "temperature": 0.2,
+    "entropy": -1.5,
+    "q": -80.0,
+    "critic_loss": 2.5,
+    "model_loss": 0.01,
+    "bonus": 0.03,
+}
+
+
+def test_columns_of_deep_agents_are_written_and_read(tmp_path: Path) -> None:
+    record = row(1, soft_reset=True, **DEEP)
+    assert json.loads(encode_record(record))["soft_reset"] is True
+    path = write(tmp_path / "episodes.jsonl", [record])
+    assert read_records(path) == [record]
+
+
+def test_a_record_from_before_deep_agents_has_their_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    columns = json.loads(encode_record(row(1, soft_reset=True, **DEEP)))
+    old = {key: columns[key] for key in columns if key not in {*DEEP, "soft_reset"}}
+    assert list(old)[-1] == "wall_s"
+    path.write_text(json.dumps(old) + "\n")
+    (record,) = read_records(path)
+    assert record == row(1)
+    assert record.soft_reset is False
+    assert record.temperature is None
+
+
+def test_a_default_does_not_excuse_what_is_there_and_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    columns = json.loads(encode_record(row(1)))
+    for value in (None, 0, "no"):
+        path.write_text(json.dumps({**columns, "soft_reset": value}) + "\n")
+        with pytest.raises(CorruptFile, match="'soft_reset' is .*, which is no bool"):
+            read_records(path)
+
+
 def test_a_missing_record_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no record .*episodes\.jsonl"):
         read_records(tmp_path / "episodes.jsonl")
@@ -243,11 +281,20 @@ def test_a_run_knows_what_it_is(tmp_path: Path) -> None:
     write(directory / "episodes.jsonl", [row(1), row(2)])
     (run,) = load_runs(directory)
     assert (run.task, run.method, run.seed) == ("pendulum", "sw-ombrl", 4)
+    assert run.variant == ""
     assert run.label == "pendulum-sw-ombrl-s4"
     assert run.records == (row(1), row(2))
     assert run.config["model"] == {"noise_std": 0.01}
     assert (run.planned_episodes, run.is_finished) == (3, False)
     assert dataclasses.replace(run, records=(row(1),) * 3).is_finished
+
+
+def test_a_variant_is_part_of_the_method_unless_it_names_the_problem() -> None:
+    config = {"task": "p", "method": "sombrl", "variant": "a=1", "seed": 2}
+    run = Run(Path("run"), config, ())
+    assert (run.method, run.label) == ("sombrl a=1", "p-sombrl-a=1-s2")
+    named = dataclasses.replace(run, variant_is_problem=True)
+    assert (named.method, named.label) == ("sombrl", "p-sombrl-a=1-s2")
 
 
 def test_a_study_is_every_run_in_it_sorted_by_method_and_seed(tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ def test_files_read_back_equal(
 def test_csv_has_a_header_and_empty_cells_for_null(table: polars.DataFrame) -> None:
     lines = csv_text(table).splitlines()
     assert lines[0].startswith("task,method,seed,episode,theta,steps,return_executed")
-    assert lines[1] == "pendulum,sombrl,0,1,2.0,40,-0.1,,false,1,0,1.0,,,,0.5"
+    assert lines[1] == (
+        "pendulum,sombrl,0,1,2.0,40,-0.1,,false,1,0,1.0,,,,0.5,false,,,,,,"
+    )
 
 
 def test_other_endings_are_refused(tmp_path: Path, table: polars.DataFrame) -> None:

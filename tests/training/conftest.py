@@ -18,6 +18,30 @@ TINY: dict[str, Any] = {
     },
 }
 
+TINY_DEEP: dict[str, Any] = {
+    "episodes": 5,
+    "environment": {"steps": 10, "noise_std": 0.01},
+    "drift": {"start": 2},
+    "forgetting": {"kind": "window", "window": 2},
+    "agent": {
+        "model": {"members": 2, "hidden": [8]},
+        "sac": {"hidden": [8, 8], "batch": 8, "critic": "plain"},
+        "learning": {"model_updates": 1, "policy_updates": 2, "least_transitions": 8},
+        "soft_reset": {"model": 0.2, "policy": 0.2},
+        "optimism": {"rule": "tuned"},
+    },
+}
+
+
+@pytest.fixture
+def tiny_deep_settings() -> dict[str, Any]:
+    return dict(TINY_DEEP)
+
+
+@pytest.fixture
+def tiny_deep() -> RunConfig:
+    return configure("pendulum-decay", "sw-ombrl", TINY_DEEP)
+
 
 @pytest.fixture
 def tiny() -> RunConfig:

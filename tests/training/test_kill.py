@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from driftrl.config import RunConfig
@@ -78,6 +79,21 @@ def test_two_kills(tiny: RunConfig, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_twenty_kills(tiny: RunConfig, tmp_path: Path) -> None:
     check(overridden(tiny, {"episodes": 200}), tmp_path, kills=20)
+
+
+@pytest.mark.kill
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["episode", "step"])
+def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) -> None:
+    """The last checkpoint, with all networks and optimisers, is the same too."""
+    learning = {"agent": {"learning": {"when": when}}}
+    check(overridden(tiny_deep, {"episodes": 100, **learning}), tmp_path, kills=5)
+    last = "checkpoint/000100/state.npz"
+    whole, killed = tmp_path / "whole" / last, tmp_path / "killed" / last
+    with np.load(whole) as one, np.load(killed) as other:
+        assert one.files == other.files
+        for name in one.files:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
 @pytest.mark.kill

@@ -4,7 +4,7 @@ Which data is retained is not decided here: the agent learns what it is given, a
 rate at which transitions come in, as soon as there is enough to draw a batch from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -105,10 +105,11 @@ class DeepAgent:
             trained=int(state.policy.updates) > 0,
         )
 
-    def begin_lesson(self, data: Data) -> Replay | None:
+    def begin_lesson(self, retained: Callable[[], Data]) -> Replay | None:
         """Return the retained transitions, with room for an episode's."""
         if self._config.learning.when == "episode":
             return None
+        data = retained()
         return make_replay(data, self._room_for(len(data) + self._steps))
 
     def observe(
@@ -136,7 +137,8 @@ class DeepAgent:
         if self._config.learning.when == "step":
             row = Transition(blank[0], actions[0], 0.0, blank[0], False, False)
             replay = appended(replay, row_of(row))
-        self._practise(state, replay, 0, key)
+        nothing = jnp.zeros((), jnp.int32)
+        practise(state, replay, nothing, self._config, self._known_end, key)
         self._with_theory(state, data, Occasion(1, steps))
         for trained in (False, True):
             policy = replace(self.policy(state), trained=trained)
@@ -147,6 +149,8 @@ class DeepAgent:
     def _practise(
         self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
     ) -> DeepState:
+        if units == 0:
+            return state
         count = jnp.asarray(units, jnp.int32)
         return practise(state, replay, count, self._config, self._known_end, key)
 

@@ -97,9 +97,9 @@ class GPAgent:
             with jax.enable_x64(True):
                 gp.predict_all(posterior, *blank)
 
-    def begin_lesson(self, data: Data) -> None:
+    def begin_lesson(self, retained: Callable[[], Data]) -> None:
         """Return None: it learns when the episode has ended."""
-        del data
+        del retained
 
     def observe(
         self,

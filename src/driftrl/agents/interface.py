@@ -4,7 +4,7 @@ An agent is a few functions of a state.  The state holds everything that learnin
 changes and goes into a checkpoint whole; the agent itself only knows its settings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -120,7 +120,7 @@ class Agent(Protocol):
         """Compile what episodes of ``steps`` on up to ``points`` transitions need."""
         ...
 
-    def begin_lesson(self, data: Data) -> Lesson | None:
+    def begin_lesson(self, retained: Callable[[], Data]) -> Lesson | None:
         """Return what learning within an episode needs; None if it waits."""
         ...
 

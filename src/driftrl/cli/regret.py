@@ -1,4 +1,4 @@
-"""``driftrl regret``: cumulative dynamic regret a method, with intervals."""
+"""``driftrl regret``: cumulative dynamic regret a method, problem by problem."""
 
 import math
 import os
@@ -13,7 +13,11 @@ from driftrl.cli.progress import oracle_progress
 from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
-    from driftrl.regret import StudyRegret
+    from collections.abc import Sequence
+
+    from driftrl.regret import OracleTable, StudyRegret
+    from driftrl.results.comparison import Comparison
+    from driftrl.results.records import Run
     from driftrl.results.statistics import Interval
 
 
@@ -31,27 +35,47 @@ def main(argv: list[str]) -> int:
     """Print the regret of recorded runs."""
     summary = "Print the cumulative dynamic regret of recorded runs, method by method."
     arguments = parse(Arguments, argv, "regret", summary)
-    prepare(os.environ)
-    from driftrl.oracles.lookup import oracle_of_runs
-    from driftrl.regret import compare_methods
-    from driftrl.results.document import regret_document
-    from driftrl.results.records import load_runs
+    comparison = compare(arguments.directory)
+    from driftrl.results.document import comparison_document
 
-    runs = load_runs(arguments.directory)
-    with oracle_progress() as tell:
-        study = compare_methods(runs, oracle_of_runs(runs, tell))
     if arguments.json:
-        print_json(regret_document(study))
+        print_json(comparison_document(comparison))
     else:
-        _print(study)
+        print_comparison(comparison)
     return 0
 
 
-def _print(study: "StudyRegret") -> None:
+def compare(directory: Path) -> "Comparison":
+    """Compare the recorded runs of a directory with the oracle, and say how it goes."""
+    prepare(os.environ)
+    from driftrl.oracles.lookup import oracle_of_runs
+    from driftrl.results.comparison import compare_problems
+    from driftrl.results.records import load_runs
+
+    def oracle(runs: "Sequence[Run]") -> "OracleTable":
+        with oracle_progress() as tell:
+            return oracle_of_runs(runs, tell)
+
+    return compare_problems(load_runs(directory), oracle)
+
+
+def print_comparison(comparison: "Comparison") -> None:
+    """Print the tables of every problem, under its label where there are several."""
+    for place, study in enumerate(comparison.studies):
+        print("\n" if place else "", end="")
+        if study.problem:
+            print(f"{study.problem}\n{'=' * len(study.problem)}")
+        _print_study(study)
+    if comparison.waiting:
+        print(f"\nNot started: {', '.join(comparison.waiting)}.")
+
+
+def _print_study(study: "StudyRegret") -> None:
     print(f"Cumulative dynamic regret R_N after N = {study.episodes} episodes.")
     print(f"Oracle: {study.table.provenance}\n")
+    columns = ["method", "seeds", "R_N", "standard error", "95 % bootstrap interval"]
     print_table(
-        ["method", "seeds", "R_N", "standard error", "95 % bootstrap interval"],
+        columns,
         [
             [
                 one.method,

@@ -1,6 +1,5 @@
 """``driftrl report``: figures as PNG and PDF, and one self-contained HTML page."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -8,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from driftrl.cli.options import parse
-from driftrl.cli.progress import oracle_progress
-from driftrl.training.process import prepare
+from driftrl.cli.regret import compare
 from driftrl.training.study import read_study
 
 
@@ -30,19 +28,14 @@ def main(argv: list[str]) -> int:
 
 def write_and_tell(directory: Path) -> None:
     """Write the report of a directory of results and say where it is."""
-    prepare(os.environ)
+    comparison = compare(directory)
     from driftrl.figures.write import write_report
-    from driftrl.oracles.lookup import oracle_of_runs
-    from driftrl.results.records import load_runs
 
-    runs = load_runs(directory)
-    with oracle_progress() as tell:
-        table = oracle_of_runs(runs, tell)
     title, description = directory.name, ""
     if (directory / "study.toml").is_file():
         study = read_study(directory / "study.toml")
         title, description = study.title, study.summary
-    paths = write_report(runs, table, directory / "report", title, description)
+    paths = write_report(comparison, directory / "report", title, description)
     print("The report:")
     for path in paths:
         print(f"  {path}")

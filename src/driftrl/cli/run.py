@@ -15,7 +15,7 @@ from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure
 from driftrl.errors import InputError
 from driftrl.training.process import prepare
 
-_KINDS = ("drift", "forgetting")
+_KINDS = ("drift", "forgetting", "agent")
 
 
 def main(argv: list[str]) -> int:

@@ -23,7 +23,9 @@ class Arguments:
     study: Annotated[str, tyro.conf.Positional]
     """A study's TOML file, or the name of a shipped one: `driftrl list studies`."""
     out: Path | None = None
-    """Directory of the results (default: runs/<name of the study>)."""
+    """Directory of the results (default: runs/<study>, and -<preset> if named)."""
+    preset: str | None = None
+    """Settings of the study to use, such as paper or laptop (default: the study's)."""
     workers: int | None = None
     """Runs at once (default: the number of cores)."""
 
@@ -33,8 +35,9 @@ def main(argv: list[str]) -> int:
     summary = "Run all runs of a study, side by side; run again to finish the rest."
     arguments = parse(Arguments, argv, "study", summary)
     path = find_study(arguments.study)
-    study = read_study(path)
-    out = arguments.out or Path("runs") / study.name
+    study = read_study(path, arguments.preset)
+    chosen = f"-{arguments.preset}" if arguments.preset else ""
+    out = arguments.out or Path("runs") / f"{study.name}{chosen}"
     status = run_study(study, path, out, arguments.workers)
     print(f"Results are in {out}; `driftrl report {out}` draws them.")
     return status

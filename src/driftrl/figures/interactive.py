@@ -7,8 +7,14 @@ import numpy as np
 from jaxtyping import Float
 from plotly import graph_objects
 
-from driftrl.figures.panels import Panel, Reference, study_changes, study_panels
-from driftrl.figures.style import INK, MUTED, MethodStyle, method_styles
+from driftrl.figures.panels import (
+    Panel,
+    Reference,
+    soft_reset_rows,
+    study_changes,
+    study_panels,
+)
+from driftrl.figures.style import INK, MUTED, MethodStyle, method_name, method_styles
 from driftrl.figures.wording import percent, span
 from driftrl.regret import StudyRegret
 from driftrl.results import statistics
@@ -49,7 +55,27 @@ def draw_panel(
         figure.update_xaxes(dtick=1)
     for start in study_changes(study):
         figure.add_vline(start - 0.5, line={"color": MUTED, "width": 1, "dash": "dot"})
+    if panel.curves:
+        _mark_soft_resets(figure, study, styles)
     return figure
+
+
+def _mark_soft_resets(
+    figure: graph_objects.Figure, study: StudyRegret, styles: dict[str, MethodStyle]
+) -> None:
+    """Mark soft resets by thin ticks along the lower edge, as in print."""
+    for row in soft_reset_rows(study):
+        colour = styles[row.methods[0]].colour if len(row.methods) == 1 else INK
+        for episode in row.episodes:
+            figure.add_shape(
+                type="line",
+                yref="paper",
+                x0=episode - 0.5,
+                x1=episode - 0.5,
+                y0=row.low,
+                y1=row.high,
+                line={"color": colour, "width": 1},
+            )
 
 
 def draw_differences(
@@ -73,7 +99,7 @@ def draw_differences(
         )
         figure.add_trace(_interval_mark(estimate, name, colour))
     figure.add_vline(0, line={"color": INK, "width": 1.2})
-    baseline = escape(method_styles([study.baseline])[study.baseline].name)
+    baseline = escape(method_name(study.baseline))
     title = f"difference in R<sub>{study.episodes}</sub> to {baseline}"
     figure.update_xaxes(title={"text": title, "standoff": 6}, rangemode="tozero")
     # The first method on top, half a line of room on either side.

@@ -19,6 +19,8 @@ from driftrl.results.curves import (
     theta_sequences,
 )
 
+_TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's
+_ALL_TICKS_SHARE = 0.15  # most that all rows of such marks may take
 _WIDE_RANGE = 30.0
 """Ratio of largest to smallest value from which a logarithmic axis reads better."""
 
@@ -91,7 +93,7 @@ def study_changes(study: StudyRegret) -> list[int]:
 
 
 def study_panels(study: StudyRegret) -> list[Panel]:
-    """Return every panel, in reading order."""
+    """Return every panel, in reading order; details only where they were recorded."""
     builders: list[Callable[[StudyRegret], Panel]] = [
         theta_panel,
         return_panel,
@@ -100,7 +102,56 @@ def study_panels(study: StudyRegret) -> list[Panel]:
         error_panel,
         coverage_panel,
     ]
-    return [build(study) for build in builders]
+    details = [epistemic_panel(study), optimism_panel(study), temperature_panel(study)]
+    return [
+        *(build(study) for build in builders),
+        *(panel for panel in details if not panel.is_empty),
+    ]
+
+
+def soft_resets(study: StudyRegret) -> dict[str, list[int]]:
+    """Return the episodes before which runs of each method were softly reset.
+
+    Methods without a soft reset have no entry.
+    """
+    found = {
+        one.method: sorted(
+            {
+                record.episode
+                for run in study.runs_of(one.method)
+                for record in run.records
+                if record.soft_reset
+            }
+        )
+        for one in study.methods
+    }
+    return {method: episodes for method, episodes in found.items() if episodes}
+
+
+@dataclass(frozen=True)
+class TickRow:
+    """Marks along the lower edge of a panel, for methods that are reset together."""
+
+    methods: tuple[str, ...]
+    episodes: tuple[int, ...]
+    low: float
+    high: float
+    """Where the ticks begin and end, as shares of the panel's height."""
+
+
+def soft_reset_rows(study: StudyRegret) -> list[TickRow]:
+    """Return a row of ticks for each different course of soft resets.
+
+    Most studies have one or two, however many methods they compare.
+    """
+    rows: dict[tuple[int, ...], list[str]] = {}
+    for method, episodes in soft_resets(study).items():
+        rows.setdefault(tuple(episodes), []).append(method)
+    height = min(_TICK_SHARE, _ALL_TICKS_SHARE / max(1, len(rows)))
+    return [
+        TickRow(tuple(methods), episodes, place * height, (place + 0.85) * height)
+        for place, (episodes, methods) in enumerate(rows.items())
+    ]
 
 
 def theta_panel(study: StudyRegret) -> Panel:
@@ -194,6 +245,47 @@ def coverage_panel(study: StudyRegret) -> Panel:
         curves=curves,
         references=(reference,) if is_recorded else (),
         as_percent=True,
+    )
+
+
+def epistemic_panel(study: StudyRegret) -> Panel:
+    """Mean of ‖σ‖₂ along the episode."""
+    return Panel(
+        key="epistemic_std",
+        title="Epistemic uncertainty",
+        axis="mean of ‖σ‖",
+        caption="How unsure the model was along the newest episode before it was "
+        "learned, in the units of the model error.",
+        curves=_measured(study, lambda record: record.epistemic_std),
+        is_scale=True,
+    )
+
+
+def optimism_panel(study: StudyRegret) -> Panel:
+    """λ_n of every method; empty where no run changes it, for then it is a setting."""
+    curves = _measured(study, lambda record: record.optimism)
+    changes = any((values != values[:, :1]).any() for values in curves.values())
+    return Panel(
+        key="optimism",
+        title="Optimism λ",
+        axis="λ",
+        caption="Weight of the epistemic uncertainty in the objective that the policy "
+        "of the episode was learned or planned with.",
+        curves=curves if changes else {},
+        is_scale=True,
+    )
+
+
+def temperature_panel(study: StudyRegret) -> Panel:
+    """α_n, SAC’s temperature, of every method."""
+    return Panel(
+        key="temperature",
+        title="Temperature α",
+        axis="α of SAC",
+        caption="Weight of the policy’s entropy in the objective of soft actor-critic, "
+        "tuned to a target entropy.",
+        curves=_measured(study, lambda record: record.temperature),
+        is_scale=True,
     )
 
 

@@ -1,18 +1,25 @@
 """Figures for print: regret over episodes, the overview, and final regret by seed."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
-from matplotlib.transforms import Transform
 from scipy.optimize import isotonic_regression
 
+from driftrl.figures.axes import (
+    draw_episodes,
+    draw_panel,
+    draw_soft_resets,
+    label_reference,
+    note,
+    what_is_drawn,
+)
 from driftrl.figures.panels import (
-    Panel,
     regret_panel,
+    soft_resets,
     study_changes,
     study_panels,
     theta_panel,
@@ -23,14 +30,16 @@ from driftrl.figures.style import (
     MUTED,
     PAGE_INCHES,
     MethodStyle,
+    method_name,
     method_styles,
     printed_style,
 )
 from driftrl.regret import PairedDifference, StudyRegret
-from driftrl.results import statistics
 from driftrl.results.curves import theta_sequences
 
 _LABEL_POINTS = 8.5  # least distance of two line labels, a little over their height
+_LETTER_INCHES = 0.058  # width of an average letter of a label
+_MOST_ACROSS = 5  # names that fit beside each other under half a page
 
 
 def regret_figure(study: StudyRegret) -> Figure:
@@ -45,59 +54,93 @@ def regret_figure(study: StudyRegret) -> Figure:
         top, bottom = figure.subplots(
             2, 1, sharex=True, height_ratios=[1, 3.6], gridspec_kw={"hspace": 0.16}
         )
-        figure.subplots_adjust(left=0.145, right=0.80, top=0.975, bottom=0.145)
-        _draw_panel(top, theta_panel(study), styles)
-        _draw_panel(bottom, regret_panel(study), styles)
+        longest = max(len(style.name) for style in styles.values())
+        right = 1 - _LETTER_INCHES * (longest + 2) / COLUMN_INCHES
+        figure.subplots_adjust(
+            left=0.145, right=min(0.80, right), top=0.975, bottom=0.145
+        )
+        draw_panel(top, theta_panel(study), styles)
+        draw_panel(bottom, regret_panel(study), styles)
         top.set_ylabel(r"$\theta_n$")
         _tick_extremes(top, study)
         bottom.set_ylabel(r"Cumulative regret $R_n$")
         bottom.set_xlabel(r"Episode $n$")
         for axes in (top, bottom):
-            _draw_episodes(axes, study)
+            draw_episodes(axes, study)
         for start in study_changes(study)[:1]:
-            _note(top, "change", (start - 0.5, 0.9), top.get_xaxis_transform())
-        _note(bottom, _what_is_drawn(study), (0.0, 0.97), bottom.transAxes)
+            place = (start - 0.5, _free_height(study, start))
+            note(top, "change", place, top.get_xaxis_transform())
+        note(bottom, what_is_drawn(study), (0.0, 0.97), bottom.transAxes)
         figure.align_ylabels([top, bottom])
         _label_lines(bottom, study, styles)
     return figure
 
 
 def overview_figure(study: StudyRegret) -> Figure:
-    """Draw θ_n, returns, regret, buffer span, model error and coverage over episodes.
+    """Draw every panel over episodes: θ_n, returns, regret, and what the model knew.
 
-    Lines are means over seeds, bands one standard error to either side.  Two columns
-    wide.
+    Lines are means over seeds, bands one standard error to either side; ticks along the
+    lower edge mark soft resets.  Two columns wide.
     """
     styles = method_styles(one.method for one in study.methods)
+    panels = study_panels(study)
+    columns = 2 if len(panels) <= 8 else 3
+    rows = math.ceil(len(panels) / columns)
+    across = min(len(styles), 6 if max(map(_name_length, styles.values())) < 16 else 4)
+    is_short = len(styles) <= 4  # so that a note fits beside the legend
+    # Inches for the legend, and for the note where it has a line of its own.
+    head = 0.2 + 0.15 * math.ceil(len(styles) / across) + 0.12 * (not is_short)
+    height = head + 1.86 * rows + 0.05
     with printed_style():
-        figure = Figure(figsize=(PAGE_INCHES, 6.0))
-        grid = figure.subplots(3, 2, sharex=True)
+        figure = Figure(figsize=(PAGE_INCHES, height))
+        grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
         figure.subplots_adjust(
-            left=0.085, right=0.985, top=0.915, bottom=0.07, hspace=0.3, wspace=0.24
+            left=0.085,
+            right=0.985,
+            top=1 - (head + 0.14) / height,
+            bottom=0.42 / height,
+            hspace=0.3,
+            wspace=0.24 if columns == 2 else 0.34,
         )
-        for axes, panel in zip(grid.flat, study_panels(study), strict=True):
-            _draw_panel(axes, panel, styles)
-            _draw_episodes(axes, study)
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            draw_panel(axes, panel, styles)
+            draw_episodes(axes, study)
             axes.set_title(panel.title, loc="left", fontweight="bold")
             axes.set_ylabel(panel.axis)
-            if panel.curves and panel.references:
-                _label_reference(axes, panel.references[0].label)
+            if panel.curves:
+                draw_soft_resets(axes, study, styles)
+                if panel.references:
+                    label_reference(axes, panel.references[0].label)
         grid[0, 0].yaxis.label.set(rotation=0, va="center")
-        for axes in grid[-1]:
-            axes.set_xlabel(r"Episode $n$")
+        _finish_columns(grid, len(panels))
         figure.align_ylabels(grid)
-        handles, labels = grid[1, 0].get_legend_handles_labels()
+        handles, labels = grid.flat[2].get_legend_handles_labels()
         figure.legend(
-            handles,
-            labels,
-            loc="upper left",
-            ncols=len(labels),
-            bbox_to_anchor=(0.07, 1),
+            handles, labels, loc="upper left", ncols=across, bbox_to_anchor=(0.07, 1)
         )
+        said = what_is_drawn(study)
+        if soft_resets(study):
+            said += "; ticks: soft resets"
+        line = 0.17 if is_short else head - 0.14
         figure.text(
-            0.985, 0.972, _what_is_drawn(study), ha="right", va="center", color=MUTED
+            0.985, 1 - line / height, said, ha="right", va="center", color=MUTED
         )
     return figure
+
+
+def _name_length(style: MethodStyle) -> int:
+    return len(style.name)
+
+
+def _finish_columns(grid: np.ndarray, drawn: int) -> None:
+    """Number the lowest panel of each column, and hide the places left over."""
+    for axes in grid.flat[drawn:]:
+        axes.set_visible(False)
+    for column in range(grid.shape[1]):
+        lowest = (drawn - 1 - column) // grid.shape[1]
+        axes = grid[lowest, column]
+        axes.set_xlabel(r"Episode $n$")
+        axes.tick_params(labelbottom=True)
 
 
 def final_regret_figure(study: StudyRegret) -> Figure:
@@ -108,88 +151,30 @@ def final_regret_figure(study: StudyRegret) -> Figure:
     difference on one seed, the mark their mean with its 95 % t interval.
     """
     styles = method_styles(one.method for one in study.methods)
+    # Many names do not fit beside each other and are written upwards, below the axis.
+    names = [style.name for style in styles.values()]
+    is_wide = len(names) > _MOST_ACROSS
+    foot = 0.15 + _LETTER_INCHES * max(map(len, names)) if is_wide else 0.3
+    height = 2.2 + foot
+    edges = {"top": 1 - 0.275 / height, "bottom": foot / height}
     with printed_style():
-        figure = Figure(figsize=(PAGE_INCHES, 2.5))
+        figure = Figure(figsize=(PAGE_INCHES, height))
         if study.differences:
             left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.32})
-            figure.subplots_adjust(left=0.09, right=0.985, top=0.89, bottom=0.12)
+            figure.subplots_adjust(left=0.09, right=0.985, **edges)
             _draw_differences(right, study.differences, styles)
         else:
             left = figure.subplots()
-            figure.subplots_adjust(left=0.3, right=0.7, top=0.89, bottom=0.12)
+            figure.subplots_adjust(left=0.3, right=0.7, **edges)
         _draw_final(left, study, styles)
     return figure
 
 
-def _what_is_drawn(study: StudyRegret) -> str:
-    counts = sorted({len(one.seeds) for one in study.methods})
-    if counts == [1]:
-        return "one seed"
-    seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    return f"mean ± standard error, {seeds} seeds"
-
-
-def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, MethodStyle]) -> None:
-    for reference in panel.references:
-        # θ is a property of whole episodes: a step, not a slope between two of them.
-        edges = np.arange(len(reference.values) + 1) + 0.5
-        axes.stairs(reference.values, edges, baseline=None, color=INK, linewidth=0.9)
-    for method, curves in panel.curves.items():
-        _draw_band(axes, curves, styles[method])
-    if panel.log_ticks:
-        axes.set_yscale("log")
-        limits = axes.get_ylim()
-        axes.set_yticks(panel.log_ticks, [f"{tick:g}" for tick in panel.log_ticks])
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(limits)
-    elif panel.starts_at_zero:
-        axes.set_ylim(bottom=0)
-    if panel.as_percent:
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    if panel.is_empty:
-        axes.set_yticks([])
-        _note(axes, "not recorded", (0.4, 0.55), axes.transAxes)
-
-
-def _draw_band(
-    axes: Axes, curves: Float[np.ndarray, "K N"], style: MethodStyle
-) -> None:
-    episodes = np.arange(1, curves.shape[1] + 1)
-    centre, error = statistics.mean(curves), statistics.standard_error(curves)
-    axes.plot(
-        episodes,
-        centre,
-        color=style.colour,
-        linestyle=style.dash,
-        # A line through one episode has no length; a dot can be seen.
-        marker="o" if len(episodes) == 1 else "",
-        markersize=3,
-        label=style.name,
-    )
-    axes.fill_between(
-        episodes,
-        centre - error,
-        centre + error,
-        color=style.colour,
-        alpha=0.2,
-        linewidth=0,
-    )
-
-
-def _note(
-    axes: Axes, text: str, place: tuple[float, float], transform: Transform
-) -> None:
-    axes.annotate(
-        text,
-        place,
-        xycoords=transform,
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="top",
-        fontsize=7,
-        color=MUTED,
-        bbox={"facecolor": "white", "linewidth": 0, "pad": 1},
-    )
+def _free_height(study: StudyRegret, start: int) -> float:
+    """Return the height, as a share of the panel's, at which a note misses θ_n."""
+    course = theta_sequences(study.runs)[0]
+    soon = course[start - 1 : start + len(course) // 10]
+    return 0.34 if soon.mean() > (course.min() + course.max()) / 2 else 0.9
 
 
 def _tick_extremes(axes: Axes, study: StudyRegret) -> None:
@@ -200,24 +185,8 @@ def _tick_extremes(axes: Axes, study: StudyRegret) -> None:
     axes.margins(y=0.18)
 
 
-def _draw_episodes(axes: Axes, study: StudyRegret) -> None:
-    """Fit the horizontal axis to the longest run and mark where θ begins to change."""
-    axes.set_xlim(0.5, max(len(run.records) for run in study.runs) + 0.5)
-    ticks = MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
-    axes.xaxis.set_major_locator(ticks)
-    for start in study_changes(study):
-        # Half an episode earlier: between the last old θ and the first new one.
-        axes.axvline(start - 0.5, color=MUTED, linewidth=0.7, linestyle=(0, (2, 2)))
-
-
-def _label_reference(axes: Axes, label: str) -> None:
-    axes.plot([], [], color=INK, linewidth=0.9, label=label)
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles[-1:], labels[-1:], loc="best", fontsize=7)
-
-
 def _label_lines(
-    axes: Axes, study: StudyRegret, styles: dict[str, MethodStyle]
+    axes: Axes, study: StudyRegret, styles: Mapping[str, MethodStyle]
 ) -> None:
     """Write each method's name where its curve ends, apart enough to be read."""
     low, high = axes.get_ylim()
@@ -252,7 +221,9 @@ def spread_apart(
     return moved
 
 
-def _draw_final(axes: Axes, study: StudyRegret, styles: dict[str, MethodStyle]) -> None:
+def _draw_final(
+    axes: Axes, study: StudyRegret, styles: Mapping[str, MethodStyle]
+) -> None:
     places = {one.method: index for index, one in enumerate(study.methods)}
     for seed in sorted({seed for one in study.methods for seed in one.seeds}):
         pairs = [
@@ -276,9 +247,9 @@ def _draw_final(axes: Axes, study: StudyRegret, styles: dict[str, MethodStyle]) 
 def _draw_differences(
     axes: Axes,
     differences: Sequence[PairedDifference],
-    styles: dict[str, MethodStyle],
+    styles: Mapping[str, MethodStyle],
 ) -> None:
-    baseline = method_styles([differences[0].baseline])[differences[0].baseline].name
+    baseline = method_name(differences[0].baseline)
     axes.axhline(0, color=INK, linewidth=0.8)
     for place, one in enumerate(differences):
         style, estimate = styles[one.method], one.estimate
@@ -326,6 +297,7 @@ def _draw_mean(
 
 
 def _name_methods(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_xticks(range(len(names)), names, fontsize=8)
+    rotation = 90 if len(names) > _MOST_ACROSS else 0
+    axes.set_xticks(range(len(names)), names, fontsize=8, rotation=rotation)
     axes.set_xlim(-0.5, len(names) - 0.2)
     axes.grid(visible=False, axis="x")

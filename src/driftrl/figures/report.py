@@ -4,34 +4,21 @@ The page is one file.  Plotly's code is embedded once, a content security policy
 every request, and whatever comes from a file is escaped.
 """
 
-import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
-from typing import Any
 
-import numpy as np
+from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from driftrl.figures.interactive import interactive_figures
-from driftrl.figures.panels import study_panels
-from driftrl.figures.style import method_name, method_styles
-from driftrl.figures.wording import (
-    UNKNOWN,
-    counted,
-    mean_and_error,
-    number,
-    percent,
-    span,
-    study_summary,
-)
-from driftrl.regret import GapStatistics, StudyRegret
-from driftrl.results.records import Run
-from driftrl.results.statistics import LEVEL
-from driftrl.results.table import csv_text, records_table
+from driftrl.figures.sections import Part, Picture, part_sections, picture_figure
+from driftrl.figures.style import problem_name
+from driftrl.figures.wording import comparison_summary, study_summary
+from driftrl.regret import StudyRegret
+from driftrl.results.comparison import Comparison
 
-_WIDE_PANELS = ("theta", "regret", "differences")  # the result; details are smaller
 # Nothing may be fetched: not by this page, and not by the code embedded in it.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -39,24 +26,81 @@ _POLICY = (
 )
 
 
-def report_page(study: StudyRegret, title: str, description: str) -> str:
-    """Return the whole page as HTML; the same study gives the same text."""
-    figures = interactive_figures(study)
-    body = "\n".join(
-        [
-            f"<h1>{escape(title)}</h1>",
-            f'<p class="description">{escape(description)}</p>',
-            f'<p class="summary">{escape(" ".join(study_summary(study)))}</p>',
-            _warning_box(study),
-            _method_section(study),
-            _figure_section(study, set(figures)),
-            _oracle_section(study),
-            _run_section(study),
-            _data_section(study),
+def report_page(
+    comparison: Comparison,
+    title: str,
+    description: str,
+    pictures: Mapping[str, Sequence[Picture]] | None = None,
+) -> str:
+    """Return the whole page as HTML; the same study gives the same text.
+
+    Args:
+        comparison: What the page is about.
+        title: Heading of the page.
+        description: What was studied, in a sentence or two.
+        pictures: Printed figures for the problem of each label; those for all of
+            several problems under ``ALL``.
+    """
+    pictures = pictures or {}
+    figures: dict[str, Figure] = {}
+    parts = []
+    for place, study in enumerate(comparison.studies, start=1):
+        drawn = interactive_figures(study)
+        prefix, level = ("", 2) if comparison.has_one_problem else (f"{place}-", 3)
+        shown = tuple(pictures.get(study.problem, ()))
+        parts.append(Part(study, frozenset(drawn), shown, prefix, level))
+        figures |= {f"{prefix}{key}": figure for key, figure in drawn.items()}
+    head = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="description">{escape(description)}</p>',
+    ]
+    if comparison.has_one_problem:
+        body = [
+            *head,
+            _summary(study_summary(parts[0].study)),
+            *part_sections(parts[0]),
         ]
+    else:
+        body = [
+            *head,
+            _navigation(comparison.studies),
+            _findings(comparison),
+            *(picture_figure(one, 2) for one in pictures.get(ALL, ())),
+            *(_problem_section(place, part) for place, part in enumerate(parts, 1)),
+        ]
+    return _document(title, "\n".join(body), figures)
+
+
+ALL = "all problems"
+"""Where the pictures of a page are that show all of its problems."""
+
+
+def _summary(sentences: Sequence[str]) -> str:
+    return f'<p class="summary">{escape(" ".join(sentences))}</p>'
+
+
+def _findings(comparison: Comparison) -> str:
+    sentences = [f"<p>{escape(one)}</p>" for one in comparison_summary(comparison)]
+    return f'<div class="summary">{"".join(sentences)}</div>'
+
+
+def _navigation(studies: Sequence[StudyRegret]) -> str:
+    links = " ".join(
+        f'<a href="#problem-{place}">{escape(problem_name(study.problem))}</a>'
+        for place, study in enumerate(studies, start=1)
     )
-    # Bodies of script elements end at "</", wherever that stands.
+    return f"<nav>Problems: {links}</nav>"
+
+
+def _problem_section(place: int, part: Part) -> str:
+    name = escape(problem_name(part.study.problem))
+    content = "\n".join([_summary(study_summary(part.study)), *part_sections(part)])
+    return f'<section id="problem-{place}"><h2>{name}</h2>\n{content}</section>'
+
+
+def _document(title: str, body: str, figures: Mapping[str, Figure]) -> str:
     data = json.dumps({key: one.to_plotly_json() for key, one in figures.items()})
+    # Bodies of script elements end at "</", wherever that stands.
     data = data.replace("<", "\\u003c")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -84,230 +128,3 @@ def report_page(study: StudyRegret, title: str, description: str) -> str:
 
 def _asset(name: str) -> str:
     return resources.files("driftrl.figures").joinpath(name).read_text(encoding="utf-8")
-
-
-def _warning_box(study: StudyRegret) -> str:
-    if not study.warnings:
-        return ""
-    items = "".join(f"<li>{escape(warning)}</li>" for warning in study.warnings)
-    return f'<div class="warning"><strong>Oracle</strong><ul>{items}</ul></div>'
-
-
-def _method_section(study: StudyRegret) -> str:
-    differences = {one.method: one.estimate for one in study.differences}
-    outside = {gap.method: gap for gap in study.gaps_outside_resets}
-    baseline = escape(method_name(study.baseline))
-    styles = method_styles(one.method for one in study.methods)
-    rows = []
-    for one, gap in zip(study.methods, study.gaps, strict=True):
-        style = styles[one.method]
-        swatch = f'<span class="swatch" style="background:{style.colour}"></span>'
-        difference = differences.get(one.method)
-        rows.append(
-            [
-                swatch + escape(style.name),
-                f"{len(one.seeds)}",
-                mean_and_error(one.final),
-                _intervals(span(one.final.student), span(one.final.bootstrap)),
-                number(difference.mean) if difference else UNKNOWN,
-                _intervals(span(difference.student), span(difference.bootstrap))
-                if difference
-                else UNKNOWN,
-                _gap_cell(gap, outside[one.method]),
-                _minutes(study.runs_of(one.method)),
-            ]
-        )
-    interval = f"{percent(LEVEL)} interval<small>t, then bootstrap</small>"
-    header = [
-        "Method",
-        "Seeds",
-        f"Regret R<sub>{study.episodes}</sub><small>mean ± standard error</small>",
-        interval,
-        f"Minus {baseline}<small>mean, same seeds</small>",
-        interval,
-        f"Short of J*<small>last {counted(study.gaps[0].last, 'episode')}</small>",
-        "Minutes<small>a run</small>",
-    ]
-    return (
-        "<h2>Methods</h2>"
-        + _table(header, rows)
-        + "<p>The t interval pays for the small number of seeds and is the one to "
-        "decide with; the percentile bootstrap is too narrow with few seeds.</p>"
-    )
-
-
-def _intervals(student: str, bootstrap: str) -> str:
-    return UNKNOWN if student == UNKNOWN else f"{student}<small>{bootstrap}</small>"
-
-
-def _gap_cell(gap: GapStatistics, outside: GapStatistics) -> str:
-    if gap.estimate is None:
-        return UNKNOWN
-    cell = percent(gap.estimate.mean)
-    if outside.estimate is not None and outside.estimate.mean != gap.estimate.mean:
-        cell += f"<small>{percent(outside.estimate.mean)} outside resets</small>"
-    return cell
-
-
-def _minutes(runs: Sequence[Run]) -> str:
-    seconds = [sum(record.wall_s for record in run.records) for run in runs]
-    return number(float(np.mean(seconds)) / 60)
-
-
-def _figure_section(study: StudyRegret, drawn: set[str]) -> str:
-    captions = {
-        panel.key: (panel.title, panel.caption) for panel in study_panels(study)
-    }
-    if "differences" in drawn:
-        captions["differences"] = (
-            "Paired differences",
-            "Final regret minus that of the baseline on the same seed: a dot is a "
-            f"seed, a diamond their mean with its {percent(LEVEL)} t interval. Left of "
-            "the line is better than the baseline.",
-        )
-    order = [*(key for key in _WIDE_PANELS if key in captions)]
-    order += [key for key in captions if key not in order]
-    cards = "".join(_card(key, *captions[key], key in drawn) for key in order)
-    note = (
-        "<p>Lines are means over seeds, bands one standard error to either side; the "
-        "dotted line marks where θ begins to change. Click a name to hide it.</p>"
-    )
-    return f'<h2>Figures</h2>{note}<div class="figures">{cards}</div>'
-
-
-def _card(key: str, title: str, caption: str, is_drawn: bool) -> str:
-    kind = ' class="wide"' if key in _WIDE_PANELS else ""
-    plot = f'<div class="plot" id="plot-{key}"></div>' if is_drawn else "Not recorded."
-    return (
-        f"<figure{kind}><h3>{title}</h3>{plot}"
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
-
-
-def _oracle_section(study: StudyRegret) -> str:
-    used = {record.theta for run in study.runs for record in run.records}
-    entries = [study.table.lookup(theta) for theta in sorted(used)]
-    rows = [
-        [f"{one.theta:.6g}", f"{one.value:.6g}", f"{one.error:.3g}"] for one in entries
-    ]
-    largest = max(entry.error for entry in entries)
-    count = counted(len(entries), "value")
-    verdict = (
-        "No run beat it beyond that error and the noise of the returns."
-        if not study.warnings
-        else "Runs did beat it, so it is not the optimum: see the warnings above."
-    )
-    return (
-        "<h2>Oracle</h2>"
-        f"<p>J*(θ) is the return of the best policy at a fixed θ: "
-        f"{escape(study.table.provenance.rstrip('. '))}.</p>"
-        f"<p>The largest stated error of the {count} used here is "
-        f"{number(largest)}. {verdict}</p>"
-        + _folded(
-            "J*(θ) for every θ that occurs", _table(["θ", "J*(θ)", "Error"], rows)
-        )
-    )
-
-
-def _run_section(study: StudyRegret) -> str:
-    everyone = [*study.runs, *study.not_started]
-    flat = {run.label: _flatten(run.config) for run in everyone}
-    methods = list(dict.fromkeys(run.method for run in everyone))
-    keys = dict.fromkeys(key for config in flat.values() for key in config)
-    different, common = [], []
-    for key in [key for key in keys if key not in ("method", "seed")]:
-        cells = [
-            _shared_value(
-                [flat[run.label].get(key) for run in everyone if run.method == m]
-            )
-            for m in methods
-        ]
-        if len(set(cells)) > 1:
-            different.append([key, *cells])
-        else:
-            common.append([key, cells[0]])
-    names = [escape(method_name(method)) for method in methods]
-    parts = ["<h2>Runs</h2>"]
-    if different:
-        parts.append("<p>The configurations of the methods differ in this alone:</p>")
-        parts.append(_table(["Setting", *names], _escaped(different), code=True))
-    parts.append(
-        _folded(
-            "What all runs share",
-            _table(["Setting", "Value"], _escaped(common), code=True),
-        )
-    )
-    parts.append(_folded(f"Each of {counted(len(everyone), 'run')}", _run_table(study)))
-    return "".join(parts)
-
-
-def _run_table(study: StudyRegret) -> str:
-    finals = {
-        (one.method, seed): value
-        for one in study.methods
-        for seed, value in zip(one.seeds, one.final.values, strict=True)
-    }
-    rows = [
-        [
-            escape(run.label),
-            f"{len(run.records)} of {run.planned_episodes}",
-            number(finals.get((run.method, run.seed), float("nan"))),
-            _minutes([run]),
-        ]
-        for run in [*study.runs, *study.not_started]
-    ]
-    return _table(["Run", "Episodes", f"R<sub>{study.episodes}</sub>", "Minutes"], rows)
-
-
-def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested tables as dotted keys with their values as text."""
-    flat = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value if isinstance(value, str) else repr(value)
-    return flat
-
-
-def _shared_value(values: Sequence[str | None]) -> str:
-    known = set(values)
-    if len(known) > 1:
-        return "differs between seeds"
-    return next(iter(known)) or UNKNOWN
-
-
-def _data_section(study: StudyRegret) -> str:
-    table = records_table(study.runs)
-    encoded = base64.b64encode(csv_text(table).encode()).decode()
-    name = escape(f"{study.task}-episodes.csv")
-    return (
-        '<div class="download"><h2>Data</h2><p>Every number here is computed from '
-        f"{counted(table.height, 'recorded episode')} and the oracle: "
-        f'<a download="{name}" href="data:text/csv;base64,{encoded}">'
-        "download them as CSV</a>.</p></div>"
-    )
-
-
-def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{title}</summary>{content}</details>"
-
-
-def _escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    return [[escape(cell) for cell in row] for row in rows]
-
-
-def _table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], *, code: bool = False
-) -> str:
-    """Return a table from cells that are HTML already."""
-    mark = ' class="code"' if code else ""
-    head = "".join(f"<th>{cell}</th>" for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td{mark}>{cell}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )

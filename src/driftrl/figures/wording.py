@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from driftrl.figures.style import method_name
+from driftrl.figures.style import method_name, problem_name
 from driftrl.regret import GapStatistics, PairedDifference, StudyRegret
+from driftrl.results.comparison import Comparison
 from driftrl.results.records import Run
 from driftrl.results.statistics import LEVEL, Estimate, Interval
 
 UNKNOWN = "–"
+_MOST_COMPARED = 4  # with more, only the directions of differences are said
 _MOST_NAMED = 6  # a sentence with more names than this is not read
 
 
@@ -68,16 +70,65 @@ def listing(items: Sequence[str]) -> str:
 
 def study_summary(study: StudyRegret) -> list[str]:
     """Return the findings of a study as sentences, the most important first."""
+    is_short = len(study.differences) <= _MOST_COMPARED
     sentences = [
         _lowest_sentence(study),
-        *(_difference_sentence(one) for one in study.differences),
+        *(_difference_sentence(one) for one in study.differences if is_short),
+        "" if is_short else _verdicts_sentence(study),
         _comparison_caveat(study),
-        _before_change_sentence(study.differences_before_change),
+        _before_change_sentence(study.differences_before_change) if is_short else "",
         _gap_sentence(study),
         _unfinished_sentence(study),
         _warning_sentence(study),
     ]
     return [sentence for sentence in sentences if sentence]
+
+
+def comparison_summary(comparison: Comparison) -> list[str]:
+    """Return what was found on each of several problems, a sentence for each."""
+    sentences = [_problem_sentence(study) for study in comparison.studies]
+    unfinished = [
+        problem_name(study.problem)
+        for study in comparison.studies
+        if _unfinished_sentence(study)
+    ]
+    if unfinished:
+        sentences.append(f"Not finished yet: {listing(unfinished)}; see there.")
+    if comparison.waiting:
+        waiting = [problem_name(label) for label in comparison.waiting]
+        sentences.append(f"Not started yet: {listing(waiting)}.")
+    beaten = [
+        problem_name(study.problem) for study in comparison.studies if study.warnings
+    ]
+    if beaten:
+        sentences.append(
+            f"The oracle was beaten beyond noise at {listing(beaten)}: every regret "
+            "there is too low."
+        )
+    return sentences
+
+
+def _problem_sentence(study: StudyRegret) -> str:
+    best = min(study.methods, key=lambda one: one.final.mean)
+    claim = "the lowest regret," if len(study.methods) > 1 else "a regret of"
+    start = (
+        f"{problem_name(study.problem)}: after {counted(study.episodes, 'episode')} "
+        f"{method_name(best.method)} has {claim} {mean_and_error(best.final)}"
+    )
+    parts = [_difference_words(one) for one in study.differences]
+    if not parts:
+        return f"{start}."
+    return f"{start}; compared to {method_name(study.baseline)}, {listing(parts)}."
+
+
+def _difference_words(one: PairedDifference) -> str:
+    side = "below" if one.estimate.mean < 0 else "above"
+    words = f"{method_name(one.method)} ends {number(abs(one.estimate.mean))} {side}"
+    if len(one.seeds) < 2:
+        return f"{words} (one seed)"
+    verdict = "" if one.estimate.student.excludes(0.0) else ", which contains zero"
+    interval = f"{percent(LEVEL)} t interval {span(one.estimate.student)}"
+    return f"{words} ({interval}{verdict})"
 
 
 def _lowest_sentence(study: StudyRegret) -> str:
@@ -87,8 +138,9 @@ def _lowest_sentence(study: StudyRegret) -> str:
     claim = "has the lowest cumulative dynamic regret,"
     if len(study.methods) == 1:
         claim = "has a cumulative dynamic regret of"
+    where = f" with {problem_name(study.problem)}" if study.problem else ""
     return (
-        f"After {counted(study.episodes, 'episode')} of {study.task}, "
+        f"After {counted(study.episodes, 'episode')} of {study.task}{where}, "
         f"{method_name(best.method)} {claim} {mean_and_error(best.final)} ({seeds})."
     )
 
@@ -109,6 +161,27 @@ def _difference_sentence(one: PairedDifference) -> str:
     return (
         f"{start} on the same {len(one.seeds)} seeds (paired {percent(LEVEL)} t "
         f"interval of the difference {span(estimate.student)}, {verdict})."
+    )
+
+
+def _verdicts_sentence(study: StudyRegret) -> str:
+    """Say of many differences only which way they go."""
+    verdicts: dict[str, list[str]] = {"below": [], "above": [], "neither": []}
+    for one in study.differences:
+        side = "below" if one.estimate.mean < 0 else "above"
+        side = side if one.estimate.student.excludes(0.0) else "neither"
+        verdicts[side].append(method_name(one.method))
+    parts = [
+        f"{listing(verdicts[side])} {'ends' if len(verdicts[side]) == 1 else 'end'} "
+        f"{side} it"
+        for side in ("below", "above")
+        if verdicts[side]
+    ]
+    if verdicts["neither"]:
+        parts.append(f"{listing(verdicts['neither'])} cannot be told from it")
+    return (
+        f"Compared to {method_name(study.baseline)} on the same seeds, by the paired "
+        f"{percent(LEVEL)} t interval, {'; '.join(parts)}."
     )
 
 

@@ -1,7 +1,10 @@
 """Writing a study's figures and page to a directory."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from driftrl.atomic import write_atomically
 from driftrl.errors import require
@@ -10,11 +13,12 @@ from driftrl.figures.printed import (
     overview_figure,
     regret_figure,
 )
-from driftrl.figures.report import report_page
+from driftrl.figures.problems import problems_figure
+from driftrl.figures.report import ALL, report_page
+from driftrl.figures.sections import Picture
 from driftrl.figures.style import render
-from driftrl.figures.sweep import sweep_figure, sweeps_of
-from driftrl.regret import OracleTable, compare_methods
-from driftrl.results.records import Run
+from driftrl.figures.sweep import sweep_figure, sweep_returns_figure, sweeps_of
+from driftrl.results.comparison import Comparison
 
 FIGURES = {
     "regret": regret_figure,
@@ -22,20 +26,37 @@ FIGURES = {
     "final_regret": final_regret_figure,
 }
 """Name of each figure's file, without its ending, and what draws it."""
+SWEEP_FIGURES = {"sweep": sweep_figure, "sweep_returns": sweep_returns_figure}
+"""The same, where settings were swept."""
+_CAPTIONS = {
+    "problems": (
+        "All problems",
+        "The drift θ, the return of each policy with the best possible J*(θ), and "
+        "cumulative dynamic regret, a column for each problem. Lines are means over "
+        "seeds, bands one standard error to either side; the dotted line marks where θ "
+        "begins to change.",
+    ),
+    "sweep": (
+        "Final regret over the swept setting",
+        "Mean over seeds, with one standard error to either side.",
+    ),
+    "sweep_returns": (
+        "Return of an episode, by value of the swept setting",
+        "Lines are means over seeds, bands one standard error to either side; darker "
+        "is a larger value. The black line is the best possible return J*(θ).",
+    ),
+}
 
 
 def write_report(
-    runs: Sequence[Run],
-    oracle_table: OracleTable,
-    directory: str | Path,
-    title: str,
-    description: str,
+    comparison: Comparison, directory: str | Path, title: str, description: str
 ) -> list[Path]:
     """Write the figures as PNG and PDF and the page as ``report.html``, atomically.
 
+    Figures of one of several problems have its label in their names.
+
     Args:
-        runs: Runs of one task, finished or not.
-        oracle_table: J*(θ) for every θ in the records.
+        comparison: The regret on each problem of a study.
         directory: Where to write; it is made if it is not there.
         title: Heading of the page.
         description: What was studied, in a sentence or two.
@@ -48,16 +69,42 @@ def write_report(
         directory.is_dir() or not directory.exists(),
         f"Cannot write a report into {directory}: it is a file, not a directory.",
     )
-    study = compare_methods(runs, oracle_table)
     directory.mkdir(parents=True, exist_ok=True)
-    written = []
-    sweep = {"sweep": sweep_figure} if sweeps_of(study) else {}
-    for name, draw in {**FIGURES, **sweep}.items():
-        figure = draw(study)
-        for kind in ("png", "pdf"):
-            path = directory / f"{name}.{kind}"
-            write_atomically(path, render(figure, kind))
-            written.append(path)
+    written: list[Path] = []
+    pictures: dict[str, list[Picture]] = {}
+    if not comparison.has_one_problem:
+        figure = problems_figure(comparison.studies)
+        written += _write_figure(figure, directory, "problems")
+        pictures[ALL] = [_picture("problems", written[-2])]
+    endings = file_endings([study.problem for study in comparison.studies])
+    for study, ending in zip(comparison.studies, endings, strict=True):
+        sweeps = SWEEP_FIGURES if sweeps_of(study) else {}
+        for name, draw in {**FIGURES, **sweeps}.items():
+            written += _write_figure(draw(study), directory, name + ending)
+            if name in sweeps:
+                picture = _picture(name, written[-2])
+                pictures.setdefault(study.problem, []).append(picture)
     page = directory / "report.html"
-    write_atomically(page, report_page(study, title, description).encode())
+    text = report_page(comparison, title, description, pictures)
+    write_atomically(page, text.encode())
     return [*written, page]
+
+
+def file_endings(labels: Sequence[str]) -> list[str]:
+    """Return what to add to a file's name for each problem; nothing for no label."""
+    words = [re.sub(r"[^\w.=+-]+", "_", label.replace(" ", "")) for label in labels]
+    if len(set(words)) < len(words):  # other letters alone do not tell files apart
+        words = [str(place) for place in range(1, len(words) + 1)]
+    return [f"-{word}" if word else "" for word in words]
+
+
+def _write_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
+    """Write a figure as PNG, then as PDF."""
+    paths = [directory / f"{name}.{kind}" for kind in ("png", "pdf")]
+    for path in paths:
+        write_atomically(path, render(figure, path.suffix[1:]))
+    return paths
+
+
+def _picture(name: str, path: Path) -> Picture:
+    return Picture(*_CAPTIONS[name], path.read_bytes())

@@ -2,7 +2,8 @@
 
 Episodes are numbered from 1.  Before episode n the memory holds the episodes 1 … n−1,
 and learning reads those from m on, where m is the choice of a forgetting rule.  On disk
-every episode is a file of its own, ``000001.npz``, which no later episode rewrites.
+every episode is a file of its own, ``000001.npz``, which no later episode rewrites; the
+computer's own memory is given back for those that a rule has passed over.
 """
 
 import io
@@ -24,16 +25,18 @@ class EpisodeMemory:
     def __init__(self, state_size: int, action_size: int) -> None:
         """Make an empty memory for states and actions of these sizes."""
         self._columns = (state_size, action_size)
-        self._episodes: list[Episode] = []
+        self._lengths: list[int] = []
+        self._episodes: dict[int, Episode] = {}
+        self._first_held = 1
 
     def __len__(self) -> int:
         """Return the number of episodes."""
-        return len(self._episodes)
+        return len(self._lengths)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Number of transitions of every episode."""
-        return tuple(len(episode) for episode in self._episodes)
+        """Number of transitions of every episode, also of those released."""
+        return tuple(self._lengths)
 
     def append(self, episode: Episode) -> int:
         """Store a copy of an episode, read-only and in double precision.
@@ -52,8 +55,18 @@ class EpisodeMemory:
             len(episode) > 0,
             "An episode must have at least one transition; received one with none.",
         )
-        self._episodes.append(episode)
-        return len(self._episodes)
+        self._lengths.append(len(episode))
+        self._episodes[len(self)] = episode
+        return len(self)
+
+    def release(self, before: int) -> None:
+        """Give back the memory of the episodes before a number; lengths are kept.
+
+        Their files stay where they are.
+        """
+        for number in range(self._first_held, min(before, len(self) + 1)):
+            del self._episodes[number]
+        self._first_held = max(self._first_held, min(before, len(self) + 1))
 
     def episode(self, number: int) -> Episode:
         """Return one episode by its number, from 1."""
@@ -62,7 +75,8 @@ class EpisodeMemory:
             f"There is no episode {number}: the memory holds {len(self)} episodes, "
             f"numbered from 1.",
         )
-        return self._episodes[number - 1]
+        self._require_held(number)
+        return self._episodes[number]
 
     def since(self, first: int) -> Data:
         """Join the episodes from number ``first`` to the newest.
@@ -74,15 +88,24 @@ class EpisodeMemory:
             f"The first retained episode must be at least 1 and at most "
             f"{len(self) + 1}, the next one; received {first}.",
         )
-        joined = [self._nothing(), *self._episodes[first - 1 :]]
+        self._require_held(first)
+        chosen = [self._episodes[number] for number in range(first, len(self) + 1)]
+        joined = [self._nothing(), *chosen]
         arrays = {
             name: np.concatenate([getattr(piece, name) for piece in joined])
             for name in _ARRAYS
         }
-        arrays["terminated"] = _ends(self._episodes[first - 1 :])
+        arrays["terminated"] = _ends(chosen)
         for array in arrays.values():
             array.setflags(write=False)
         return Data(**arrays, offset=sum(self.lengths[: first - 1]))
+
+    def _require_held(self, number: int) -> None:
+        require(
+            number >= self._first_held,
+            f"Episode {number} was released: the memory holds episodes from "
+            f"{self._first_held} on. Read it from its file, if the run has one.",
+        )
 
     def _nothing(self) -> Episode:
         states, actions = self._columns

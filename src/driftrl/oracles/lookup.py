@@ -1,14 +1,23 @@
 """The oracle of a task, as regret wants it: J*(θ) wherever θ was."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from driftrl.config import EnvironmentConfig
+from driftrl.envs.tasks import Task, task_named
 from driftrl.errors import InputError, require
+from driftrl.oracles.sac_settings import SACOracleSettings
+from driftrl.oracles.sac_table import sac_table
 from driftrl.oracles.table import Answer, Progress, pendulum_table
 from driftrl.regret import OracleTable, OracleValue
 from driftrl.results.records import Run
 
-ORACLES = {"pendulum": pendulum_table}
+By = Literal["dp", "sac"]
+"""Dynamic programming, where a plant has it, or soft actor-critic, for any task."""
+
+DYNAMIC_PROGRAMMING = {"pendulum": pendulum_table}
+"""By the name of the plant, whichever task it is part of."""
 
 
 def oracle_of_task(
@@ -16,23 +25,51 @@ def oracle_of_task(
     thetas: Iterable[float],
     environment: EnvironmentConfig,
     progress: Progress | None = None,
+    *,
+    by: By | None = None,
+    settings: SACOracleSettings | None = None,
 ) -> OracleTable:
-    """Return J*(θ) of a task for each θ, computing what is not known yet."""
-    if task not in ORACLES:
-        raise InputError(
-            f"Task {task!r} has no oracle; there is one for {', '.join(ORACLES)}."
-        )
+    """Return J*(θ) of a task for each θ, computing what is not known yet.
+
+    Args:
+        task: Name of the task.
+        thetas: Values of θ, in any order.
+        environment: How the task's environment is set up; J* depends on it.
+        progress: Told how much of what has to be computed is done.
+        by: The method; by default ``method_of`` the task.
+        settings: For ``by = "sac"``; by default those of ``SACOracleSettings``.
+    """
+    row = task_named(task)
     distinct = sorted(set(thetas))
     require(bool(distinct), "An oracle needs at least one value of θ, received none.")
-    answers = ORACLES[task](distinct, environment, progress)
+    require(
+        all(math.isfinite(theta) for theta in distinct),
+        f"An oracle needs values of θ that are finite, received {distinct}.",
+    )
+    require(
+        environment.start in row.starts,
+        f"Task {task!r} has no start {environment.start!r}; it may be "
+        f"{' or '.join(row.starts)}.",
+    )
+    by = by or method_of(row)
+    if by == "sac":
+        effort = settings or SACOracleSettings()
+        answers = sac_table(task, distinct, environment, effort, progress)
+    else:
+        answers = _tabulated(row)(distinct, environment, progress)
     # Values of θ that differ by rounding alone share their answer.
     optima = {answer.optimum.theta: answer.optimum for answer in answers}.values()
     return OracleTable(
         tuple(
             OracleValue(one.theta, one.value, one.error, one.spread) for one in optima
         ),
-        _provenance(answers),
+        _provenance(answers, by),
     )
+
+
+def method_of(task: Task) -> By:
+    """Return how J* of a task is found unless something else is asked for."""
+    return "dp" if task.plant in DYNAMIC_PROGRAMMING else "sac"
 
 
 def oracle_of_runs(
@@ -55,18 +92,32 @@ def oracle_of_runs(
     return oracle_of_task(task, thetas, environment, progress)
 
 
-def _provenance(answers: Sequence[Answer]) -> str:
+def _tabulated(task: Task) -> Callable[..., list[Answer]]:
+    if task.plant not in DYNAMIC_PROGRAMMING:
+        raise InputError(
+            f"Task {task.name!r} has no oracle by dynamic programming, which is for "
+            f"{', '.join(DYNAMIC_PROGRAMMING)} alone; there is one by SAC for any task."
+        )
+    return DYNAMIC_PROGRAMMING[task.plant]
+
+
+def _provenance(answers: Sequence[Answer], by: By) -> str:
     """Say in a few sentences how the values were obtained."""
-    methods = sorted({answer.optimum.method for answer in answers})
-    grids = sorted({answer.optimum.grid for answer in answers})
+    methods = "; ".join(sorted({answer.optimum.method for answer in answers}))
+    efforts = " and ".join(sorted({answer.optimum.grid for answer in answers}))
+    error = {
+        "dp": "the distance to the value of dynamic programming on "
+        f"{efforts}, and of that to a coarser grid",
+        "sac": f"how far the middle one of the trainings ({efforts}) or of the late "
+        "evaluations stays behind, at least a fixed share, and between the θ of the "
+        "grid half the difference of its neighbours more",
+    }[by]
     counts = {
         source: sum(answer.source == source for answer in answers)
-        for source in ("shipped", "cached", "computed")
+        for source in ("shipped", "cached", "computed", "interpolated")
     }
     kinds = ", ".join(f"{count} {source}" for source, count in counts.items() if count)
     return (
         "J*(θ) is the best return achieved on the true dynamics "
-        f"(by {'; '.join(methods)}). Its error is the distance to the value of dynamic "
-        f"programming on {' and '.join(grids)}, and of that to a coarser grid. "
-        f"Values: {kinds}."
+        f"(by {methods}). Its error is {error}. Values: {kinds}."
     )

@@ -17,6 +17,6 @@ class Optimum:
     method: str
     """The method that achieved ``value``."""
     grid: str
-    """The finest grid of dynamic programming that was used."""
+    """The effort: the finest grid of dynamic programming, or the trainings of SAC."""
     found: dict[str, float]
     """What each method found; what is said to be a value is not an achieved return."""

@@ -1,9 +1,9 @@
-"""Known optima of the pendulum: shipped with the package, or cached by the user.
+"""Known optima, in files: shipped with the package, or cached by the user.
 
-Both kinds of file are JSON of one form (``render``): for each environment its values of
-θ with J*(θ), error and what every method found.  A θ that is in neither is computed and
-cached.  Nothing is interpolated, since J* has jumps in its slope where another swing
-becomes necessary.
+All files are JSON of one form (``render``): for each environment its values of θ with
+J*(θ), error and what every method found.  ``pendulum_table`` computes and caches a θ
+that is in none of them.  It interpolates nothing: dynamic programming is quick, and J*
+has jumps in its slope where another swing becomes necessary.
 """
 
 import json
@@ -28,7 +28,7 @@ SAME_THETA = 1e-9  # relative above 1, absolute below, as in ``driftrl.regret``
 
 Tables = dict[EnvironmentConfig, list[Optimum]]
 Progress = Callable[[int, int], None]
-Source = Literal["shipped", "cached", "computed"]
+Source = Literal["shipped", "cached", "computed", "interpolated"]
 
 
 @dataclass(frozen=True)
@@ -116,28 +116,32 @@ def shipped_tables() -> Tables:
     return parse(SHIPPED.read_bytes())
 
 
-def cache_file(environment: EnvironmentConfig) -> Path:
+def cache_file(environment: EnvironmentConfig, oracle: str = "pendulum") -> Path:
     """Return where the values of one environment are kept for this user."""
     name = "-".join(str(value) for value in asdict(environment).values())
-    return cache_directory() / "oracles" / f"pendulum-{name}.json"
+    return cache_directory() / "oracles" / f"{oracle}-{name}.json"
 
 
-def _cached(environment: EnvironmentConfig) -> list[Optimum]:
+def cached(path: Path, environment: EnvironmentConfig) -> list[Optimum]:
     """Return what is cached; a file that is missing or damaged holds nothing."""
     try:
-        return parse(cache_file(environment).read_bytes()).get(environment, [])
+        return parse(path.read_bytes()).get(environment, [])
     except (OSError, CorruptFile):
         return []
 
 
-def _keep(environment: EnvironmentConfig, optimum: Optimum) -> None:
-    """Add one value to the cache; a cache that can't be written only costs time."""
-    path = cache_file(environment)
+def keep(
+    path: Path,
+    environment: EnvironmentConfig,
+    optimum: Optimum,
+    about: Mapping[str, Any],
+) -> None:
+    """Add one value to a cache; a cache that can't be written only costs time."""
     # Read again: another process may have added to the file in the meantime.
-    others = [one for one in _cached(environment) if one.theta != optimum.theta]
+    others = [one for one in cached(path, environment) if one.theta != optimum.theta]
     try:
         os.makedirs(path.parent, exist_ok=True)
-        write_atomically(path, render({environment: [*others, optimum]}, {}))
+        write_atomically(path, render({environment: [*others, optimum]}, about))
     except OSError as error:
         message = f"J*({optimum.theta:g}) could not be cached in {path}: {error}."
         warnings.warn(message, stacklevel=2)
@@ -154,16 +158,16 @@ def pendulum_table(
     """
     thetas = [float(theta) for theta in thetas]
     shipped = shipped_tables().get(environment, [])
-    cached = _cached(environment)
+    held = cached(cache_file(environment), environment)
     missing: list[float] = []
     for theta in thetas:
-        known = (*(one.theta for one in (*shipped, *cached)), *missing)
+        known = (*(one.theta for one in (*shipped, *held)), *missing)
         if not any(same(other, theta) for other in known):
             missing.append(theta)
     computed = _compute(missing, environment, progress)
     sources: dict[Source, list[Optimum]] = {
         "shipped": shipped,
-        "cached": cached,
+        "cached": held,
         "computed": computed,
     }
     return [
@@ -189,7 +193,7 @@ def _compute(
     optima = []
     for done, theta in enumerate(thetas, start=1):
         optimum = optimal_return(theta, environment)
-        _keep(environment, optimum)
+        keep(cache_file(environment), environment, optimum, {})
         optima.append(optimum)
         progress(done, len(thetas))
     return optima

@@ -1,4 +1,4 @@
-"""The comparison of a study as one JSON document, for programs that ask."""
+"""The comparisons of a study as one JSON document, for programs that ask."""
 
 from typing import Any
 
@@ -6,18 +6,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from driftrl.regret import PairedDifference, StudyRegret
+from driftrl.results.comparison import Comparison
 from driftrl.results.statistics import Estimate
 
 
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison on every problem as plain data for JSON."""
+    return {
+        "problems": [regret_document(study) for study in comparison.studies],
+        "not_started": list(comparison.waiting),
+    }
+
+
 def regret_document(study: StudyRegret) -> dict[str, Any]:
-    """Return the comparison as plain data for JSON; what is unknown is None."""
+    """Return the comparison on a problem as plain data; what is unknown is None."""
     differences = {one.method: one for one in study.differences}
     before = {one.method: one for one in study.differences_before_change}
     return {
+        "problem": study.problem,
         "task": study.task,
         "episodes": study.episodes,
         "baseline": study.baseline,
         "oracle": study.table.provenance,
+        "gap_episodes": study.gaps[0].last,
         "methods": {
             one.method: {
                 "seeds": list(one.seeds),

@@ -11,7 +11,7 @@ import operator
 import os
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, get_type_hints
@@ -29,6 +29,11 @@ COLUMNS: dict[str, Any] = {
     column.name: _HINTS[column.name] for column in fields(EpisodeRecord)
 }
 """Type of each column of a record, in the order in which they are written."""
+_DEFAULTS: dict[str, Any] = {
+    column.name: column.default
+    for column in fields(EpisodeRecord)
+    if column.default is not MISSING
+}
 
 
 def encode_record(record: EpisodeRecord) -> str:
@@ -101,8 +106,9 @@ def read_records(path: str | Path) -> list[EpisodeRecord]:
     """Return the complete rows of a record, episode n in place n − 1.
 
     An unterminated last line is dropped.  Columns that this version does not know are
-    ignored and optional ones that are missing are None, so that records outlive the
-    version that wrote them.  A null where a number is required is read as NaN.
+    ignored, and one that is missing has its default or else, if it is optional, is
+    None, so that records outlive the version that wrote them.  A null where a number is
+    required is read as NaN.
 
     Raises:
         InputError: there is no such file.
@@ -162,10 +168,10 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _from_json(row: dict[str, Any], name: str, place: str) -> Any:
     kind: Any = COLUMNS[name]
-    value: Any = row.get(name)
+    value: Any = row.get(name, _DEFAULTS.get(name))
     if kind == _OPTIONAL_FLOAT and value is None:
         return None
-    if name not in row:
+    if name not in row and name not in _DEFAULTS:
         raise CorruptFile(f"{place} has no column {name!r}.")
     if kind is float and value is None:
         return math.nan
@@ -188,6 +194,9 @@ class Run:
     config: dict[str, Any]
     """Contents of ``config.toml``, nested as there."""
     records: tuple[EpisodeRecord, ...]
+    variant_is_problem: bool = False
+    """Whether the variant only names the run's problem, so that it tells no methods
+    apart; ``driftrl.results.problems`` finds out."""
 
     @property
     def task(self) -> str:
@@ -195,9 +204,14 @@ class Run:
         return self.config["task"]
 
     @property
+    def variant(self) -> str:
+        """Name of the variant that a study made, empty without one."""
+        return self.config.get("variant", "")
+
+    @property
     def method(self) -> str:
         """Name of the method, with the variant that a study made of it."""
-        variant = self.config.get("variant", "")
+        variant = "" if self.variant_is_problem else self.variant
         return f"{self.config['method']} {variant}".strip()
 
     @property
@@ -207,8 +221,9 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Name by which the run is spoken of: task, method and seed."""
-        return f"{self.task}-{self.method.replace(' ', '-')}-s{self.seed}"
+        """Name by which the run is spoken of: task, method, variant and seed."""
+        method = f"{self.config['method']} {self.variant}".strip().replace(" ", "-")
+        return f"{self.task}-{method}-s{self.seed}"
 
     @property
     def planned_episodes(self) -> int:

@@ -4,6 +4,9 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import gymnasium
 
 from driftrl.agents.deep_agent import DeepAgent
 from driftrl.agents.gp_agent import GPAgent
@@ -11,7 +14,9 @@ from driftrl.agents.interface import Agent, State
 from driftrl.config import RunConfig
 from driftrl.config_gp import GPAgentConfig
 from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
+from driftrl.envs.spaces import box_sizes
 from driftrl.envs.tasks import check_fits, task_named
+from driftrl.errors import require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import most_transitions
 from driftrl.training.evaluate import evaluate
@@ -107,12 +112,22 @@ def collect(session: Session, env: DriftingEnv, seed: int) -> Episode:
     return session.end_episode()
 
 
-def make_agent(config: RunConfig) -> tuple[Agent, tuple[int, int]]:
-    """Build the agent of a configuration; also return its state and action sizes."""
+def make_agent(
+    config: RunConfig, env: gymnasium.Env[Any, Any] | None = None
+) -> tuple[Agent, tuple[int, int]]:
+    """Build the agent of a configuration; also return its state and action sizes.
+
+    With an environment of one's own its spaces count, in place of the task's.
+    """
     task = task_named(config.task)
-    sizes = (task.state_size, task.action_size)
+    sizes = (task.state_size, task.action_size) if env is None else box_sizes(env)
     settings = config.agent
     if isinstance(settings, GPAgentConfig):
+        require(
+            env is None,
+            "agent.kind = 'gp' plans with a known reward, which an environment "
+            "does not have; choose agent.kind = 'ensemble' or 'sac'.",
+        )
         reward = known_reward(config.task, config.environment)
         return GPAgent(sizes, reward, settings), sizes
     steps, points = config.environment.decisions, _most_points(config)
@@ -125,10 +140,18 @@ def _most_points(config: RunConfig) -> int:
     return most_transitions(config.forgetting, config.episodes, steps)
 
 
-def make_session(config: RunConfig) -> Session:
-    """Return a new session of a configuration, for loops of one's own."""
+def make_session(
+    config: RunConfig, env: gymnasium.Env[Any, Any] | None = None
+) -> Session:
+    """Return a new session of a configuration, for loops of one's own.
+
+    Args:
+        config: The run; of its task only the settings count if ``env`` is given.
+        env: An environment of one's own, whose spaces set the sizes.  The session acts
+            in [−1, 1]; ``gymnasium.wrappers.RescaleAction`` takes such actions.
+    """
     check_fits(config)
-    agent, sizes = make_agent(config)
+    agent, sizes = make_agent(config, env)
     memory, state = EpisodeMemory(*sizes), _initial_state(agent, config)
     return _session(config, agent, memory, state)
 

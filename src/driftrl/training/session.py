@@ -19,7 +19,7 @@ from driftrl.errors import EnvironmentFault, InputError, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import Evidence, Forgetting, Window, turns_over
 from driftrl.training.streams import Purpose, key_for
-from driftrl.types import Episode, Transition
+from driftrl.types import Data, Episode, Transition
 
 Observation = Float[np.ndarray, " S"]
 
@@ -89,13 +89,12 @@ class Session:
 
     def begin_episode(self) -> int:
         """Begin episode n and return n; one that was not ended is discarded."""
-        data = self.memory.since(self.first_retained)
         self._running = _Running(
             policy=self._policy,
             carry=self._policy.begin(),
             transitions=[],
             state=self.state,
-            lesson=self._agent.begin_lesson(data),
+            lesson=self._agent.begin_lesson(self._retained),
         )
         return self.number
 
@@ -164,11 +163,16 @@ class Session:
             collected=len(episode),
             turned_over=turns_over(self._forgetting, number, evidence),
         )
-        data = self.memory.since(self._first_retained(number))
+        first = self._first_retained(number)
+        data = self.memory.since(first)
+        self.memory.release(before=first)
         key = key_for(self._seed, Purpose.LEARNING, number)
         self.state = self._agent.learn(self._lived, data, occasion, key=key)
         self._lived = self.state
         self._policy = self._agent.policy(self.state)
+
+    def _retained(self) -> Data:
+        return self.memory.since(self.first_retained)
 
     def _first_retained(self, n: int) -> int:
         return self._forgetting.first_retained(n, Evidence(self.memory.lengths))

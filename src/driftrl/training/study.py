@@ -10,6 +10,9 @@ seeds = [0, 1, 2, 3, 4]
 [settings]                  # of every run, over the task's own
 episodes = 30
 
+[presets.laptop]            # optional: settings to choose from, by --preset
+agent = { sac = { hidden = [64, 64] } }
+
 [[variants]]                # optional: each multiplies the methods it names
 name = "w3"
 methods = ["sw-ombrl"]
@@ -48,8 +51,14 @@ class Study:
     seeds: tuple[int, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = (Variant(),)
+    preset: str = ""
+    """The preset that is used; none if the study has none."""
+    presets: dict[str, Any] = field(default_factory=dict)
+    """Settings to choose from, such as the paper's and a laptop's."""
 
     def __post_init__(self) -> None:
+        if self.preset not in self.presets and (self.preset or self.presets):
+            raise unknown_name("preset", self.preset, self.presets)
         for what in ("methods", "seeds", "variants"):
             values = getattr(self, what)
             require(len(values) > 0, f"A study needs {what}; the list is empty.")
@@ -73,13 +82,23 @@ class Study:
 
     def _run(self, variant: Variant, method: str, seed: int) -> RunConfig:
         own = {"seed": seed, "variant": variant.name}
-        changes = merged(merged(self.settings, variant.settings), own)
+        changes: dict[str, Any] = {}
+        for settings in (self.settings, self._preset(), variant.settings, own):
+            changes = merged(changes, settings)
         return configure(self.task, method, changes)
 
+    def _preset(self) -> dict[str, Any]:
+        return self.presets.get(self.preset, {})
 
-def read_study(path: Path) -> Study:
-    """Read a study's file; errors name it."""
+
+def read_study(path: Path, preset: str | None = None) -> Study:
+    """Read a study's file, with another than its own preset if asked; errors name it.
+
+    The settings of all its runs are checked.
+    """
     table = read_toml(path)
+    if preset is not None:
+        table["preset"] = preset
     try:
         study = from_dict(Study, table)
         study.runs()

@@ -1,0 +1,107 @@
+"""``driftrl bench``: speed of this machine, and of the learner on it."""
+
+import os
+import platform
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from driftrl.cli.options import parse, print_json, print_table
+from driftrl.config_deep import (
+    DeepOptimismConfig,
+    EnsembleAgentConfig,
+    EnsembleConfig,
+    ImaginationConfig,
+    LearningConfig,
+    SACConfig,
+)
+from driftrl.training.process import prepare
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """How to print."""
+
+    rounds: int = 7
+    """Times that everything is measured, in turn; the median counts."""
+    json: bool = False
+    """Print one JSON document instead of a table."""
+
+
+_UNIT = EnsembleAgentConfig(
+    model=EnsembleConfig(members=5, hidden=(256, 256)),
+    imagination=ImaginationConfig(steps=2),
+    optimism=DeepOptimismConfig(rule="constant", weight=1.0),
+    sac=SACConfig(hidden=(256, 256), batch=256, critic="plain"),
+    learning=LearningConfig(model_updates=1, policy_updates=5),
+)
+SETTINGS = {
+    "256 × 256, plain critics": _UNIT,
+    "256 × 256, residual critics": replace(
+        _UNIT, sac=replace(_UNIT.sac, critic="residual")
+    ),
+    "64 × 64, residual critics, batch 128": replace(
+        _UNIT,
+        model=replace(_UNIT.model, hidden=(64, 64)),
+        sac=replace(_UNIT.sac, hidden=(64, 64), batch=128, critic="residual"),
+    ),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print."""
+    summary = (
+        "Time a unit of practice of the deep agent: 1 update of the model, rollouts of "
+        "K = 2, 5 updates of the policy; beside the matrix products it is made of."
+    )
+    arguments = parse(Arguments, argv, "bench", summary)
+    prepare(os.environ)
+    from driftrl.training.speed import Speed, measure
+
+    found: dict[str, Speed] = {
+        name: measure(config, rounds=arguments.rounds)
+        for name, config in SETTINGS.items()
+    }
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    if arguments.json:
+        print_json(
+            {
+                "processor": processor(),
+                "load": load,
+                "units": {name: _numbers(speed) for name, speed in found.items()},
+            }
+        )
+        return 0
+    told = "" if load is None else f", load {load:.1f}"
+    print(f"{processor()}, {os.cpu_count()} cores, one thread{told}")
+    print("Unit: 1 model update, rollouts of K = 2, 5 policy updates; 3 states.\n")
+    print_table(
+        ["networks", "ms a unit", "products ms", "GFLOP/s", "of products'", "share"],
+        [
+            [
+                name,
+                f"{speed.unit_ms:.1f}",
+                f"{speed.products_ms:.1f}",
+                f"{speed.gflops:.1f}",
+                f"{speed.product_gflops:.1f}",
+                f"{speed.share:.0%}",
+            ]
+            for name, speed in found.items()
+        ],
+    )
+    return 0
+
+
+def _numbers(speed: Any) -> dict[str, float]:
+    rates = {name: getattr(speed, name) for name in ("share", "gflops")}
+    return {**asdict(speed), **rates, "product_gflops": speed.product_gflops}
+
+
+def processor() -> str:
+    """Return the model of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()

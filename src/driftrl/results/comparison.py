@@ -1,0 +1,44 @@
+"""A whole study: the regret of its methods, problem by problem."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from driftrl.errors import require
+from driftrl.regret import OracleTable, StudyRegret, compare_methods
+from driftrl.results.problems import problems_of
+from driftrl.results.records import Run
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The regret on each problem of a study; on different problems it says nothing."""
+
+    studies: tuple[StudyRegret, ...]
+    """One for each problem with a recorded episode, at least one."""
+    waiting: tuple[str, ...] = ()
+    """Labels of the problems that no run has recorded an episode of."""
+
+    @property
+    def has_one_problem(self) -> bool:
+        """Whether all runs can be compared with each other."""
+        return len(self.studies) + len(self.waiting) == 1
+
+
+def compare_problems(
+    runs: Iterable[Run], oracle: Callable[[Sequence[Run]], OracleTable]
+) -> Comparison:
+    """Compare the methods of a study on each of its problems.
+
+    Args:
+        runs: All runs of the study, finished or not.
+        oracle: Gives J*(θ) for every θ that the runs of one problem have met.
+    """
+    problems = problems_of(runs)
+    started = [one for one in problems if any(run.records for run in one.runs)]
+    require(bool(started), "No run has recorded an episode yet: there is no regret.")
+    studies = [
+        compare_methods(one.runs, oracle(one.runs), problem=one.label)
+        for one in started
+    ]
+    waiting = [one.label for one in problems if one not in started]
+    return Comparison(tuple(studies), tuple(waiting))

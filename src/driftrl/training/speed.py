@@ -1,0 +1,185 @@
+"""How fast this machine practises, beside how fast it multiplies matrices.
+
+A unit of practice is mostly matrix products.  Those that it can't do without are timed
+on their own, in the same shapes, the same precision and the same run: together they
+are the least time that a unit can take, and the share of it says what all the rest
+costs.  All take turns, so that other programs on the machine disturb them alike.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from driftrl.agents import practice
+from driftrl.agents.replay import make_replay
+from driftrl.config_deep import EnsembleAgentConfig
+from driftrl.types import Data
+
+Pass = Literal["forward", "weights", "inputs"]
+"""A pass through a network: alone, with the slope by its weights, or by its inputs."""
+ROWS = 4000  # retained transitions
+ROUNDS = 7
+REPEATS = 20  # units, or passes, in one call
+
+
+@dataclass(frozen=True)
+class Product:
+    """The matrix products of one pass through networks of a kind, side by side."""
+
+    sizes: tuple[int, ...]
+    networks: int
+    batch: int
+    passes: Pass
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of the pass."""
+        layers = [inputs * outputs for inputs, outputs in pairwise(self.sizes)]
+        once = 2.0 * self.batch * self.networks * sum(layers)
+        if self.passes == "forward":
+            return once
+        if self.passes == "inputs":
+            return 2.0 * once
+        # Nobody asks for the slope by the inputs of the first layer.
+        return 3.0 * once - 2.0 * self.batch * self.networks * layers[0]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a unit takes, and what its products alone take."""
+
+    unit_ms: float
+    products_ms: float
+    flops: float
+    """Multiplications and additions in the products of a unit."""
+
+    @property
+    def share(self) -> float:
+        """Rate of the unit as a share of the rate of its products."""
+        return self.products_ms / self.unit_ms
+
+    @property
+    def gflops(self) -> float:
+        """Achieved rate, 10⁹ a second."""
+        return self.flops / self.unit_ms / 1e6
+
+    @property
+    def product_gflops(self) -> float:
+        """Rate of the products alone, 10⁹ a second."""
+        return self.flops / self.products_ms / 1e6
+
+
+def products_of_unit(
+    config: EnsembleAgentConfig, sizes: tuple[int, int]
+) -> dict[Product, int]:
+    """Return the products of a unit of practice, and how often each is needed."""
+    states, actions = sizes
+    batch, members = config.sac.batch, config.model.members
+    outputs = (states + 1) * (2 if config.model.loss == "likelihood" else 1)
+    model = (states + actions, *config.model.hidden, outputs)
+    actor = (states, *config.sac.hidden, 2 * actions)
+    hidden = config.sac.hidden
+    if config.sac.critic == "residual":
+        hidden = (hidden[0],) * 3
+    critic = (states + actions, *hidden, 1)
+    updates, steps = config.learning.policy_updates, config.imagination.steps
+    looks = steps + (1 if config.optimism.rule == "tuned" else 0)
+    return {
+        Product(model, members, batch, "weights"): 1,
+        # The imagined steps, the reference of a tuned λ, and the collected batch.
+        Product(model, members, batch, "forward"): looks + 1,
+        Product(actor, 1, batch, "forward"): looks + updates,
+        Product(critic, 2, batch, "forward"): updates,
+        Product(critic, 2, batch, "weights"): updates,
+        Product(critic, 2, batch, "inputs"): updates,
+        Product(actor, 1, batch, "weights"): updates,
+    }
+
+
+def measure(
+    config: EnsembleAgentConfig, sizes: tuple[int, int] = (3, 1), rounds: int = ROUNDS
+) -> Speed:
+    """Time a unit of practice and its products, in turn."""
+    needed = products_of_unit(config, sizes)
+    calls = {product: _repeated(product) for product in needed}
+    unit = _practising(config, sizes)
+    times: dict[Product | None, list[float]] = {key: [] for key in (None, *needed)}
+    for number in range(rounds + 1):
+        for key, call in ((None, unit), *calls.items()):
+            started = time.perf_counter()
+            jax.block_until_ready(call())
+            if number:  # the first round compiles
+                spent = 1e3 * (time.perf_counter() - started) / REPEATS
+                times[key].append(spent)
+    taken = {key: median(values) for key, values in times.items()}
+    return Speed(
+        unit_ms=taken[None],
+        products_ms=sum(count * taken[one] for one, count in needed.items()),
+        flops=sum(count * one.flops for one, count in needed.items()),
+    )
+
+
+def _practising(
+    config: EnsembleAgentConfig, sizes: tuple[int, int]
+) -> Callable[[], object]:
+    rng = np.random.default_rng(0)
+    states, actions = (rng.uniform(-1, 1, (ROWS, size)) for size in sizes)
+    data = Data(states, actions, rng.normal(size=ROWS), states, np.zeros(ROWS, bool))
+    replay, key = make_replay(data, ROWS), jax.random.key(0)
+    state = practice.initial_state(sizes, config, key=key)
+    count = jnp.asarray(REPEATS, jnp.int32)
+    return lambda: practice.practise(state, replay, count, config, None, key)
+
+
+def _repeated(product: Product) -> Callable[[], object]:
+    """Return a call that does the products many times, each needing the one before."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Array:
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    count, batch = product.networks, product.batch
+    weights = [
+        normal(count, inputs, outputs) / np.float32(inputs**0.5)
+        for inputs, outputs in pairwise(product.sizes)
+    ]
+    x = normal(count, batch, product.sizes[0])
+
+    @jax.jit
+    def repeat(x: Array, weights: list[Array]) -> tuple[Array, list[Array]]:
+        def once(
+            carried: tuple[Array, list[Array]], _: None
+        ) -> tuple[tuple[Array, list[Array]], None]:
+            return _chained(*carried, product.passes), None
+
+        return jax.lax.scan(once, (x, weights), None, length=REPEATS)[0]
+
+    return lambda: repeat(x, weights)
+
+
+def _chained(x: Array, weights: list[Array], passes: Pass) -> tuple[Array, list[Array]]:
+    """Do the products of a pass, and let the next one depend on them by a hair."""
+    entering = [x]
+    for weight in weights:
+        entering.append(entering[-1] @ weight)
+    back = entering.pop()
+    if passes == "forward":
+        return x + 1e-6 * jnp.mean(back), weights
+    slopes = []
+    for place in reversed(range(len(weights))):
+        if passes == "weights":
+            slopes.append(jnp.swapaxes(entering[place], 1, 2) @ back)
+        if place > 0 or passes == "inputs":
+            back = back @ jnp.swapaxes(weights[place], 1, 2)
+    if passes == "inputs":
+        return x + 1e-6 * back, weights
+    moved = zip(weights, reversed(slopes), strict=True)
+    return x, [weight - 1e-6 * slope for weight, slope in moved]

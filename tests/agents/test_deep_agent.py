@@ -1,0 +1,244 @@
+"""The deep agent: when it learns, how it acts, what it refuses, what it notes."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from driftrl.agents import practice, sac
+from driftrl.agents.deep_agent import DeepAgent
+from driftrl.agents.interface import Agent, Occasion, Policy
+from driftrl.agents.practice import DeepState
+from driftrl.config_deep import (
+    DeepOptimismConfig,
+    EnsembleAgentConfig,
+    EnsembleConfig,
+    ImaginationConfig,
+    LearningConfig,
+    SACAgentConfig,
+    SACConfig,
+    SoftResetConfig,
+)
+from driftrl.errors import EnvironmentFault, InputError
+from driftrl.models import ensemble
+from driftrl.types import Data, Episode, Transition
+
+CONFIG = EnsembleAgentConfig(
+    model=EnsembleConfig(members=2, hidden=(8,), learning_rate=0.01),
+    imagination=ImaginationConfig(steps=1),
+    sac=SACConfig(hidden=(8, 8), batch=4, learning_rate=0.01),
+    learning=LearningConfig(model_updates=2, policy_updates=3, least_transitions=6),
+)
+KEY = jax.random.key(1)
+STEPS = 5
+
+
+def agent(config: practice.Config = CONFIG) -> DeepAgent:
+    return DeepAgent((2, 1), config, capacity=20, steps=STEPS)
+
+
+def data(rows: int, ended: bool = False) -> Data:
+    rng = np.random.default_rng(rows)
+    obs, actions = rng.normal(size=(rows, 2)), rng.uniform(-1, 1, size=(rows, 1))
+    ends = np.zeros(rows, bool)
+    ends[-1] = ended
+    return Data(obs, actions, rng.normal(size=rows), obs + 0.1 * actions, ends)
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Return whether two pytrees are equal bit for bit."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def start(config: practice.Config = CONFIG) -> DeepState:
+    return agent(config).initial_state(key=jax.random.key(0))
+
+
+def learned(
+    rows: int = 10, config: practice.Config = CONFIG, **occasion: Any
+) -> DeepState:
+    told = Occasion(**{"episode": 3, "steps": STEPS, "collected": STEPS, **occasion})
+    return agent(config).learn(start(config), data(rows), told, key=KEY)
+
+
+def test_it_is_an_agent_and_has_policies() -> None:
+    assert isinstance(agent(), Agent)
+    assert isinstance(agent().policy(start()), Policy)
+
+
+def test_updates_go_with_the_transitions_collected() -> None:
+    found = learned(collected=4)
+    assert found.model is not None
+    assert int(found.model.updates) == 2 * 4
+    assert int(found.policy.updates) == 2 * 4 * 3
+
+
+def test_below_the_least_data_nothing_is_learned() -> None:
+    assert same(learned(rows=5).policy, start().policy)
+    assert int(learned(rows=6).policy.updates) > 0
+
+
+def test_actions_are_uniform_until_something_is_learned() -> None:
+    policy = agent().policy(start())
+    draws = [
+        policy.act(np.zeros(2), None, key=jax.random.fold_in(KEY, i))[0][0]
+        for i in range(200)
+    ]
+    # Mean 0 and variance 1/3, within four standard errors of 200 draws.
+    assert abs(np.mean(draws)) < 4 * math.sqrt(1 / 3 / 200)
+    assert np.var(draws) == pytest.approx(1 / 3, abs=4 * math.sqrt(4 / 45 / 200))
+
+
+def test_without_noise_it_takes_the_mode() -> None:
+    state = learned()
+    policy, obs = agent().policy(state), np.array([0.3, -0.2])
+    outputs = state.policy.actor(jnp.asarray(obs, jnp.float32))
+    action, _ = policy.without_noise().act(obs, None, key=KEY)
+    np.testing.assert_allclose(action, np.tanh(outputs[:1]), rtol=1e-5)
+    assert action.dtype == np.float64
+    drawn = {float(policy.act(obs, None, key=jax.random.key(i))[0][0]) for i in (1, 2)}
+    assert len(drawn) == 2
+
+
+# ---- soft resets ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("period", "episode", "turned_over", "due"),
+    [
+        (None, 5, True, True),
+        (None, 5, False, False),
+        (4, 5, False, True),
+        (4, 1, False, False),
+        (4, 6, True, False),
+    ],
+)
+def test_soft_resets_keep_the_clock_of_the_rule_or_their_own(
+    period: int | None, episode: int, turned_over: bool, due: bool
+) -> None:
+    config = replace(CONFIG, soft_reset=SoftResetConfig(0.5, 0.5, period))
+    told = {"episode": episode, "turned_over": turned_over}
+    # Too little data to learn from: what changes is the reset alone.
+    found = learned(rows=2, config=config, **told)
+    assert bool(found.softly_reset) == due
+    assert same(found.policy.actor, start().policy.actor) != due
+    assert agent(config).policy(found).notes["soft_reset"] == due
+
+
+# ---- learning at every step ----------------------------------------------------------
+
+
+def test_steps_learn_as_much_as_an_episode() -> None:
+    config = replace(CONFIG, learning=replace(CONFIG.learning, when="step"))
+    stepwise, state = agent(config), start(config)
+    assert agent().begin_lesson(lambda: data(8)) is None
+    lesson = stepwise.begin_lesson(lambda: data(8))
+    assert lesson is not None
+    row = Transition(np.zeros(2), np.zeros(1), 1.0, np.ones(2), False, False)
+    for step in range(STEPS):
+        key = jax.random.fold_in(KEY, step)
+        state, lesson = stepwise.observe(state, lesson, row, key=key)
+    assert int(lesson.size) == 8 + STEPS
+    assert int(state.policy.updates) == int(learned().policy.updates) == 2 * 5 * 3
+    told = Occasion(3, STEPS, collected=STEPS)
+    after = stepwise.learn(state, data(13), told, key=KEY)
+    assert same(after.policy, state.policy)
+
+
+# ---- the end of a task ---------------------------------------------------------------
+
+
+def test_an_end_that_was_declared_absent_is_refused() -> None:
+    told = Occasion(3, STEPS, collected=STEPS)
+    with pytest.raises(EnvironmentFault, match=r"termination = 'absent'.*'learned'"):
+        agent().learn(start(), data(8, ended=True), told, key=KEY)
+    model_free = SACAgentConfig(CONFIG.sac, CONFIG.learning)
+    found = agent(model_free).learn(
+        start(model_free), data(8, ended=True), told, key=KEY
+    )
+    assert int(found.policy.updates) > 0
+
+
+def test_a_known_end_must_be_given() -> None:
+    known = replace(CONFIG, imagination=ImaginationConfig(termination="known"))
+    with pytest.raises(InputError, match="offers none. Choose 'learned'"):
+        agent(known)
+
+
+# ---- λ of the theory -----------------------------------------------------------------
+
+
+def test_theory_weight_by_hand() -> None:
+    config = replace(CONFIG, optimism=DeepOptimismConfig(rule="theory"))
+    state = learned(rows=10, config=config, sliding=True)
+    assert state.model is not None
+    rows, gain = data(10), 0.0
+    for obs, action in zip(rows.obs, rows.actions, strict=True):
+        belief = ensemble.predict(
+            state.model, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
+        )
+        relative = np.asarray(belief.epistemic_std / belief.scale)[:2]
+        gain += 0.5 * np.log1p((relative / 1e-3) ** 2).sum()
+    # β = B + σ√(2(γ + d·log(nT/δ))), λ = R_max·T·β/σ with σ = 1e-3, B = R_max = 1.
+    width = 1.0 + 1e-3 * math.sqrt(2.0 * (gain + 2 * math.log(3 * STEPS / 0.1)))
+    expected = STEPS * width / 1e-3
+    assert agent(config).policy(state).weight == pytest.approx(expected, rel=1e-3)
+
+
+# ---- what is noted and diagnosed -----------------------------------------------------
+
+
+def test_notes_name_columns_of_the_record() -> None:
+    names = {"temperature", "entropy", "q", "critic_loss", "model_loss", "bonus"}
+    assert set(agent().policy(learned()).notes) == {*names, "soft_reset"}
+    assert set(agent().policy(start()).notes) == {"soft_reset"}
+    model_free = SACAgentConfig(CONFIG.sac, CONFIG.learning)
+    notes = agent(model_free).policy(learned(config=model_free)).notes
+    assert set(notes) == {"soft_reset", *names} - {"model_loss", "bonus"}
+
+
+def test_diagnosis_of_a_short_episode_by_hand() -> None:
+    state = learned()
+    assert state.model is not None
+    rows = data(3)
+    episode = Episode(rows.obs, rows.actions, rows.rewards, rows.next_obs, False)
+    found = agent().policy(state).diagnose(episode)
+    beliefs = [
+        ensemble.predict(
+            state.model, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
+        )
+        for obs, action in zip(rows.obs, rows.actions, strict=True)
+    ]
+    spread = (rows.next_obs - rows.obs).std(axis=0)
+    error = rows.next_obs - np.array([belief.mean for belief in beliefs])
+    std = np.array([belief.epistemic_std[:2] for belief in beliefs])
+    noise = np.array([belief.aleatoric_std[:2] for belief in beliefs])
+    within = np.abs(error) <= 2 * np.sqrt(std**2 + noise**2)
+    expected = np.sqrt(np.mean((error / spread) ** 2))
+    assert found.model_error == pytest.approx(expected, rel=1e-4)
+    assert found.coverage == pytest.approx(within.mean())
+    norms = np.linalg.norm(std / spread, axis=1)
+    assert found.epistemic_std == pytest.approx(norms.mean(), rel=1e-4)
+    assert agent().policy(start()).diagnose(episode).model_error is None
+
+
+def test_more_data_than_was_planned_for_still_fits() -> None:
+    assert int(learned(rows=50).policy.updates) > 0
+
+
+def test_same_key_same_agent_other_key_another() -> None:
+    told = Occasion(3, STEPS, collected=STEPS)
+    first, again = (agent().learn(start(), data(10), told, key=KEY) for _ in range(2))
+    assert same(first, again)
+    other = agent().learn(start(), data(10), told, key=jax.random.key(2))
+    assert not same(other.policy, first.policy)
+
+
+def test_zero_actions_in_the_actor_are_refused_by_sac() -> None:
+    with pytest.raises(InputError, match="at least one state and one action"):
+        sac.init(2, 0, CONFIG.sac, key=KEY)

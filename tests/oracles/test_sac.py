@@ -1,0 +1,224 @@
+"""SAC as an oracle: its error by hand, its settings, and systems with known answers."""
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from driftrl.agents import sac as learner
+from driftrl.config import EnvironmentConfig
+from driftrl.config_deep import SACConfig
+from driftrl.envs.drifting import PLANTS, PendulumPlant, freeze
+from driftrl.envs.tasks import TASKS, task_named
+from driftrl.errors import EnvironmentFault, InputError
+from driftrl.models.networks import MLP
+from driftrl.oracles.collector import Collector, starting_everywhere
+from driftrl.oracles.sac import Training, conclude, optimal_return, rollouts, train
+from driftrl.oracles.sac_settings import SACOracleSettings
+from driftrl.oracles.table import find, shipped_tables
+
+SMALL = SACConfig(hidden=(16,), batch=32, learning_rate=3e-3, discount=0.0)
+QUICK = SACOracleSettings(
+    seeds=2,
+    decisions=560,
+    updates=2,
+    random_decisions=80,
+    evaluate_every=40,
+    episodes=5,
+    judging_episodes=10,
+    least_error=0.0,
+    sac=SMALL,
+)
+
+
+class Guess(PendulumPlant):
+    """Asks for a = s; s starts fixed or drawn, and turns its sign: J* = θ · steps."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (1,), dtype=np.float64)
+    action_space = spaces.Box(-1.0, 1.0, (1,), dtype=np.float64)
+
+    def __init__(
+        self, config: EnvironmentConfig, theta: float, render_mode: str | None = None
+    ) -> None:
+        self.config, self.theta, self.render_mode = config, theta, render_mode
+
+    def set_parameter(self, theta: float) -> None:
+        self.theta = theta
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        gymnasium.Env.reset(self, seed=seed)
+        drawn = self.np_random.uniform(-0.8, 0.8, 1)
+        self.obs = np.array([0.5]) if self.config.start == "fixed" else drawn
+        self.left = self.config.steps
+        return self.obs, {}
+
+    def step(
+        self, action: np.ndarray
+    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        reward = self.theta - float((action[0] - self.obs[0]) ** 2)
+        self.obs = -self.obs
+        return self.obs, reward, False, self.left == 0, {}
+
+
+@pytest.fixture
+def guess(monkeypatch: pytest.MonkeyPatch) -> EnvironmentConfig:
+    """Offer the task ``guess``; return its environment."""
+    environment = EnvironmentConfig(steps=10, start="random")
+    row = replace(
+        TASKS["pendulum"],
+        name="guess",
+        plant="guess",
+        state_size=1,
+        action_size=1,
+        starts=("fixed", "random"),
+        environment=environment,
+    )
+    monkeypatch.setitem(TASKS, "guess", row)
+    monkeypatch.setitem(PLANTS, "guess", Guess)
+    return environment
+
+
+def test_the_best_training_counts_and_the_middle_one_is_the_doubt() -> None:
+    trainings = [
+        Training(late=(-30.0, -20.0), returns=(-20.0, -20.0)),
+        Training(late=(-13.0, -10.0, -11.0), returns=(-10.0, -10.0)),
+        Training(late=(-14.0,), returns=(-14.0, -14.0)),
+    ]
+    optimum = conclude(2.0, trainings, SACOracleSettings())
+    assert (optimum.theta, optimum.value, optimum.spread) == (2.0, -10.0, 0.0)
+    assert optimum.error == 4.0
+    assert optimum.grid == "3 seeds × 12000 decisions × 5 updates"
+    assert optimum.found == {
+        "seed 0": -20.0,
+        "seed 1": -10.0,
+        "seed 2": -14.0,
+        "value, middle of the late": -11.0,
+    }
+
+
+def test_with_one_training_the_late_evaluations_are_the_doubt() -> None:
+    optimum = conclude(1.0, [Training((-9.0, -5.0, -8.0, -7.0), (-5.0,))], QUICK)
+    assert (optimum.value, optimum.error) == (-5.0, 2.5)
+
+
+def test_scattered_returns_add_two_standard_errors() -> None:
+    late, returns = (-4.0, -4.0), (-7.0, -1.0, -7.0, -1.0)
+    optimum = conclude(1.0, [Training(late, returns)] * 2, QUICK)
+    assert (optimum.value, optimum.spread) == (-4.0, 3.0)
+    assert optimum.error == 2.0 * 3.0 / 2.0
+
+
+def test_trainings_that_agree_may_all_be_wrong() -> None:
+    agreed = [Training((-40.0, -40.0), (-40.0,))] * 3
+    assert conclude(1.0, agreed, replace(QUICK, least_error=0.05)).error == 2.0
+    assert conclude(1.0, agreed, QUICK).error == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"seeds": 0}, "oracle's seeds must be a number of at least 1, received 0"),
+        ({"updates": 0}, "oracle's updates"),
+        ({"episodes": 0}, "oracle's episodes"),
+        ({"judging_episodes": 0}, "oracle's judging_episodes"),
+        ({"evaluate_every": 0}, "oracle's evaluate_every"),
+        ({"random_decisions": 0}, "oracle's random_decisions"),
+        ({"late": 1.5}, r"oracle's late must lie in \[0, 1\], received 1.5"),
+        ({"least_error": -0.1}, "oracle's least_error must lie in"),
+        ({"spacing": 0.0}, "oracle's spacing must be positive, received 0.0"),
+        ({"decisions": 799}, "decisions = 799 leave no time to learn.*at least 800"),
+    ],
+)
+def test_settings_that_train_nothing_are_refused(
+    changes: dict[str, float], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        SACOracleSettings(**changes)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("decisions", "late", "evaluations", "of_them"),
+    [(800, 0.5, 1, 1), (1600, 0.0, 5, 1), (1799, 0.4, 5, 2), (12_000, 0.5, 57, 28)],
+)
+def test_late_is_a_share_of_the_evaluations(
+    decisions: int, late: float, evaluations: int, of_them: int
+) -> None:
+    settings = SACOracleSettings(decisions=decisions, late=late)
+    assert settings.evaluations == evaluations
+    assert settings.late_evaluations == of_them
+
+
+def test_training_starts_everywhere_and_stores_what_happened(
+    guess: EnvironmentConfig,
+) -> None:
+    fixed = replace(guess, start="fixed")
+    envs = starting_everywhere(task_named("guess"), 2.0, fixed)
+    collector = Collector(envs, (1, 1), 100, seed=3)
+    collector.collect(25, lambda obs, number: obs + 0.01 * number)
+    collector.collect(5, lambda obs, number: obs)
+    data = collector.data
+    assert len(data) == 30
+    turning = np.tile([1.0, -1.0], 5)[:, None]
+    np.testing.assert_array_equal(data.obs[:10], 0.5 * turning)
+    np.testing.assert_array_equal(data.obs[20:], 0.5 * turning)
+    drawn = data.obs[10]
+    np.testing.assert_array_equal(data.obs[10:20], drawn * turning)
+    assert drawn != 0.5
+    numbers = np.concatenate([np.arange(25), np.zeros(5)])
+    np.testing.assert_allclose(data.actions[:, 0] - data.obs[:, 0], 0.01 * numbers)
+    np.testing.assert_allclose(data.rewards, 2.0 - (0.01 * numbers) ** 2)
+    np.testing.assert_array_equal(data.next_obs, -data.obs)
+    assert not data.terminated.any()
+
+
+def test_a_task_with_a_known_answer(guess: EnvironmentConfig) -> None:
+    done: list[None] = []
+    optimum = optimal_return("guess", 2.0, guess, QUICK, lambda: done.append(None))
+    assert len(done) == 2
+    # J* = 20; drawn evenly it would be 20 − 10·(1/3 + 0.64/3) = 14.5.
+    assert 19.5 < optimum.value <= 20.0
+    assert 20.0 - optimum.value <= optimum.error + 0.1 and optimum.error < 1.0
+    assert optimum.grid == "2 seeds × 560 decisions × 2 updates"
+
+
+def test_the_best_late_policy_is_judged(guess: EnvironmentConfig) -> None:
+    first, second = (
+        train(task_named("guess"), 2.0, guess, QUICK, seed=seed) for seed in (0, 0)
+    )
+    assert first == second
+    assert len(first.late) == QUICK.late_evaluations == 6
+    assert len(first.returns) == 10
+    fixed = replace(guess, start="fixed")
+    single = train(task_named("guess"), 2.0, fixed, QUICK, seed=1)
+    # Where nothing is random, judging the best policy again finds the same return.
+    assert set(single.returns) == {max(single.late)}
+    assert single.late[-1] != max(single.late) or len(set(single.late)) > 1
+
+
+def test_returns_that_are_not_finite_are_a_fault(guess: EnvironmentConfig) -> None:
+    actor = learner.init(1, 1, SMALL, key=jax.random.key(0)).actor
+    env = freeze("guess", 2.0, guess)
+    assert len(rollouts(actor, env, [(0, 0, 0), (0, 0, 1)])) == 2
+    broken: MLP = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), actor)
+    with pytest.raises(EnvironmentFault, match="returned nan"):
+        rollouts(broken, env, [(0, 0, 0)])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_it_agrees_with_dynamic_programming() -> None:
+    environment = EnvironmentConfig(200, 1, "hanging")
+    exact = find(shipped_tables()[environment], 1.0)
+    assert exact is not None
+    settings = SACOracleSettings(seeds=1)
+    found = optimal_return("pendulum-decay", 1.0, environment, settings)
+    assert found.value <= exact.value + exact.error
+    assert found.value == pytest.approx(exact.value, rel=0.1)
+    assert exact.value - found.value <= found.error + exact.error
