@@ -6,14 +6,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.models.networks import HIDDEN_GAIN, MLP, Dense, ResidualMLP
+from driftrl.models.networks import (
+    HIDDEN_GAIN,
+    MLP,
+    Dense,
+    ResidualMLP,
+    generator,
+    stacked,
+)
 
 KEY = jax.random.key(0)
 
 
 def dense(weight: list[list[float]], bias: list[float]) -> Dense:
     """Return a layer with these parameters."""
-    layer = Dense(len(weight), len(bias), 1.0, key=KEY)
+    layer = Dense(len(weight), len(bias), 1.0, rng=generator(KEY))
     parts = jnp.array(weight), jnp.array(bias)
     return eqx.tree_at(lambda d: (d.weight, d.bias), layer, parts)
 
@@ -29,7 +36,7 @@ def test_dense_by_hand() -> None:
 
 @pytest.mark.parametrize("shape", [(6, 6), (12, 3), (3, 12)])
 def test_weights_start_orthogonal_with_the_asked_gain(shape: tuple[int, int]) -> None:
-    layer = Dense(*shape, 1.5, key=KEY)
+    layer = Dense(*shape, 1.5, rng=generator(KEY))
     weight = np.asarray(layer.weight)
     gram = weight.T @ weight if shape[0] >= shape[1] else weight @ weight.T
     np.testing.assert_allclose(gram, 1.5**2 * np.eye(min(shape)), atol=1e-5)
@@ -37,8 +44,8 @@ def test_weights_start_orthogonal_with_the_asked_gain(shape: tuple[int, int]) ->
 
 
 def test_weights_come_from_the_key() -> None:
-    first, again = Dense(4, 4, 1.0, key=KEY), Dense(4, 4, 1.0, key=KEY)
-    other = Dense(4, 4, 1.0, key=jax.random.key(1))
+    first, again = (Dense(4, 4, 1.0, rng=generator(KEY)) for _ in range(2))
+    other = Dense(4, 4, 1.0, rng=generator(jax.random.key(1)))
     np.testing.assert_array_equal(first.weight, again.weight)
     assert np.abs(np.asarray(first.weight - other.weight)).max() > 0.1
 
@@ -47,7 +54,7 @@ def test_weights_come_from_the_key() -> None:
 def test_batches_of_a_tall_layer_have_the_plain_value_and_gradient(
     outputs: int,
 ) -> None:
-    layer = Dense(8, outputs, 1.0, key=KEY)
+    layer = Dense(8, outputs, 1.0, rng=generator(KEY))
     x = jax.random.normal(jax.random.key(1), (5, 8))
     pull = jax.random.normal(jax.random.key(2), (5, outputs))
 
@@ -127,7 +134,7 @@ def test_residual_network_against_numpy() -> None:
 def test_members_of_a_vmapped_ensemble_are_single_networks() -> None:
     keys = jax.random.split(KEY, 3)
     make = lambda key: MLP((2, 5, 2), jax.nn.silu, last_gain=1.0, key=key)
-    together = jax.vmap(make)(keys)
+    together = stacked([make(key) for key in keys])
     x = jnp.array([0.4, -0.7])
     found = jax.vmap(lambda net: net(x))(together)
     alone = [make(key)(x) for key in keys]

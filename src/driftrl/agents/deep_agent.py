@@ -61,7 +61,7 @@ class DeepAgent:
         """
         self._sizes = sizes
         self._config = config
-        self._capacity = max(capacity, config.learning.least_transitions)
+        self._capacity = max(capacity, steps, config.learning.least_transitions)
         self._steps = steps
         self._known_end = known_end
         self._may_end = True

@@ -72,7 +72,6 @@ class DeepState(eqx.Module):
 Unit = Callable[[DeepState, Replay, Array], tuple[DeepState, Notes]]
 
 
-@partial(jax.jit, static_argnames=("sizes", "config"))
 def initial_state(
     sizes: tuple[int, int], config: Config, *, key: Key[Array, ""]
 ) -> DeepState:
@@ -98,7 +97,6 @@ def initial_state(
     )
 
 
-@partial(jax.jit, static_argnames=("sizes", "config"))
 def renewed(
     state: DeepState, sizes: tuple[int, int], config: Config, *, key: Key[Array, ""]
 ) -> DeepState:

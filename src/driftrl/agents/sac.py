@@ -22,7 +22,7 @@ from driftrl.agents.tanh_normal import TanhNormal, from_outputs
 from driftrl.config_deep import SACConfig
 from driftrl.errors import require
 from driftrl.models.descent import adam, descend
-from driftrl.models.networks import HIDDEN_GAIN, MLP, ResidualMLP
+from driftrl.models.networks import HIDDEN_GAIN, MLP, ResidualMLP, stacked
 
 Critics = MLP | ResidualMLP
 Bonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
@@ -87,18 +87,16 @@ def init(
         "SAC needs at least one state and one action dimension, received "
         f"{state_size} and {action_size}.",
     )
-    return _init(state_size, action_size, config, key)
-
-
-@partial(jax.jit, static_argnames=("state_size", "action_size", "config"))
-def _init(
-    state_size: int, action_size: int, config: SACConfig, key: Key[Array, ""]
-) -> SACState:
-    actor_key, critic_key = jax.random.split(key)
+    actor_key, *critic_keys = jax.random.split(key, 3)
     sizes = (state_size, *config.hidden, 2 * action_size)
     actor = MLP(sizes, jax.nn.relu, last_gain=1.0, key=actor_key)
-    make = partial(_critic, state_size + action_size, config)
-    critics = jax.vmap(make)(jax.random.split(critic_key, 2))
+    inputs = state_size + action_size
+    critics = stacked([_critic(inputs, config, one) for one in critic_keys])
+    return _rested_state(actor, critics, config)
+
+
+@partial(jax.jit, static_argnames="config")
+def _rested_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
     log_temperature = jnp.full((), math.log(config.initial_temperature), float)
     return SACState(
         actor=actor,

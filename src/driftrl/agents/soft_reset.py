@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 import jax
-from jaxtyping import Array, Key
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
 
 from driftrl.agents import sac
 from driftrl.agents.sac import SACState
@@ -27,6 +28,13 @@ def mix(parameters: Parameters, fresh: Parameters, rate: float) -> Parameters:
         return parameters
     if rate == 1:  # also out of parameters that are no longer numbers
         return fresh
+    return _mixed(parameters, fresh, jnp.asarray(rate, jnp.float32))
+
+
+@jax.jit
+def _mixed(
+    parameters: Parameters, fresh: Parameters, rate: Float[Array, ""]
+) -> Parameters:
     return jax.tree.map(
         lambda old, new: (1.0 - rate) * old + rate * new, parameters, fresh
     )

@@ -26,8 +26,9 @@ class Arguments:
     """Dynamic programming, where there is one (then the default), or SAC."""
     seeds: int | None = None
     """Trainings of SAC for one value (default: 3)."""
-    action_repeat: int | None = None
-    """Steps of the simulator for which a decision is held (default: the task's)."""
+    action_repeat: int = 1
+    """Steps of the simulator for which a decision is held; 1 is the most that can be
+    achieved, whatever the repeat of an agent."""
     start: str | None = None
     """Start of an episode (default: the task's)."""
     steps: int | None = None

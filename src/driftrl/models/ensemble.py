@@ -23,7 +23,7 @@ from driftrl.config_deep import EnsembleConfig
 from driftrl.errors import require
 from driftrl.models.descent import adam, descend
 from driftrl.models.disagreement import disagreement
-from driftrl.models.networks import HIDDEN_GAIN, MLP
+from driftrl.models.networks import HIDDEN_GAIN, MLP, stacked
 
 # An input that hardly varies is taken to vary by this much: beside narrow data, every
 # other query would lie thousands of standard deviations away.
@@ -97,7 +97,6 @@ class EnsemblePrediction(NamedTuple):
     """The reward that each member expects."""
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
 def initial_state(
     state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
 ) -> EnsembleState:
@@ -114,7 +113,15 @@ def initial_state(
     def make(key: Key[Array, ""]) -> MLP:
         return MLP(sizes, jax.nn.silu, last_gain=HIDDEN_GAIN, key=key)
 
-    members = jax.vmap(make)(jax.random.split(key, config.members))
+    members = stacked([make(one) for one in jax.random.split(key, config.members)])
+    return _rested_state(members, inputs, outputs, config)
+
+
+@partial(jax.jit, static_argnames=("inputs", "outputs", "config"))
+def _rested_state(
+    members: MLP, inputs: int, outputs: int, config: EnsembleConfig
+) -> EnsembleState:
+    """Return members that have learned nothing yet, without normalisation."""
     return EnsembleState(
         members=members,
         optimiser=optimiser(config).init(members),  # pyright: ignore[reportArgumentType]

@@ -1,16 +1,50 @@
-"""Small networks, written for one example; ``jax.vmap`` makes batches and ensembles."""
+"""Small networks, written for one example; ``jax.vmap`` makes batches and ensembles.
+
+Fresh parameters are drawn on the host: compiling their factorisations would take longer
+than anything else at a start.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
+
+Network = TypeVar("Network")
 
 HIDDEN_GAIN = 2.0**0.5
 _NORM_EPSILON = 1e-6
 _TALL = 4  # inputs for one output
+
+
+def generator(key: Key[Array, ""]) -> np.random.Generator:
+    """Return NumPy's generator of a key of JAX's: the same key, the same numbers."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def orthogonal(
+    inputs: int, outputs: int, rng: np.random.Generator
+) -> Float[np.ndarray, "I O"]:
+    """Draw a matrix whose shorter side is orthonormal, evenly over all such matrices.
+
+    The Q of a Gaussian matrix's QR is, once the diagonal of R is made positive.
+    """
+    tall = rng.normal(size=(max(inputs, outputs), min(inputs, outputs)))
+    q, r = np.linalg.qr(tall)
+    q = q * np.sign(np.diag(r))
+    return q if inputs >= outputs else q.T
+
+
+def stacked(networks: Sequence[Network]) -> Network:
+    """Return networks of one shape as one, every parameter with a leading axis."""
+    return jax.tree.map(
+        lambda *leaves: jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])),
+        *networks,
+    )
 
 
 class Dense(eqx.Module):
@@ -19,9 +53,12 @@ class Dense(eqx.Module):
     weight: Float[Array, "I O"]
     bias: Float[Array, " O"]
 
-    def __init__(self, inputs: int, outputs: int, gain: float, *, key: Key[Array, ""]):
-        self.weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs))
-        self.bias = jnp.zeros(outputs)
+    def __init__(
+        self, inputs: int, outputs: int, gain: float, *, rng: np.random.Generator
+    ):
+        weight = gain * orthogonal(inputs, outputs, rng)
+        self.weight = jnp.asarray(weight, jnp.float32)
+        self.bias = jnp.asarray(np.zeros(outputs), jnp.float32)
 
     def __call__(self, x: Float[Array, " I"]) -> Float[Array, " O"]:
         """Return the layer's output for one example."""
@@ -50,10 +87,9 @@ class MLP(eqx.Module):
         """Make a network of these sizes, from inputs to outputs."""
         pairs = list(pairwise(sizes))
         gains = [HIDDEN_GAIN] * (len(pairs) - 1) + [last_gain]
-        keys = jax.random.split(key, len(pairs))
+        rng = generator(key)
         self.layers = tuple(
-            Dense(*pair, gain, key=k)
-            for pair, gain, k in zip(pairs, gains, keys, strict=True)
+            Dense(*pair, gain, rng=rng) for pair, gain in zip(pairs, gains, strict=True)
         )
         self.activation = activation
 
@@ -79,12 +115,13 @@ class ResidualMLP(eqx.Module):
 
     def __init__(self, inputs: int, width: int, outputs: int, *, key: Key[Array, ""]):
         """Make a network with one residual block of ``width`` units."""
-        keys = jax.random.split(key, 4)
-        self.first = Dense(inputs, width, HIDDEN_GAIN, key=keys[0])
-        self.inner = Dense(width, width, HIDDEN_GAIN, key=keys[1])
-        self.outer = Dense(width, width, HIDDEN_GAIN, key=keys[2])
-        self.last = Dense(width, outputs, HIDDEN_GAIN, key=keys[3])
-        self.scale, self.shift = jnp.ones(width), jnp.zeros(width)
+        rng = generator(key)
+        self.first = Dense(inputs, width, HIDDEN_GAIN, rng=rng)
+        self.inner = Dense(width, width, HIDDEN_GAIN, rng=rng)
+        self.outer = Dense(width, width, HIDDEN_GAIN, rng=rng)
+        self.last = Dense(width, outputs, HIDDEN_GAIN, rng=rng)
+        self.scale = jnp.asarray(np.ones(width), jnp.float32)
+        self.shift = jnp.asarray(np.zeros(width), jnp.float32)
 
     def __call__(self, x: Float[Array, " I"]) -> Float[Array, " O"]:
         """Return the network's output for one example."""
