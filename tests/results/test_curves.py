@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from driftrl.results.curves import (
     buffer_span,
     change_starts,
+    minutes_a_run,
     reset_episodes,
     soon_after_reset,
     stack_curves,
@@ -99,3 +100,9 @@ def test_marks_follow_from_the_reset_period(period: int, n: int, skip: int) -> N
     marked = soon_after_reset(rows([1.0] * n, retained), skip)
     expected = [i > period and (i - 1) % period < skip for i in range(1, n + 1)]
     assert marked.tolist() == expected
+
+
+def test_minutes_are_the_mean_over_runs() -> None:
+    # Half a second an episode: 1.5 and 0.5 seconds.
+    runs = [make_run([1.0] * 3), make_run([1.0])]
+    assert minutes_a_run(runs) == pytest.approx(1.0 / 60)

@@ -71,11 +71,14 @@ def print_comparison(comparison: "Comparison") -> None:
 
 
 def _print_study(study: "StudyRegret") -> None:
+    from driftrl.results.curves import minutes_a_run
+
     print(f"Cumulative dynamic regret R_N after N = {study.episodes} episodes.")
     print(f"Oracle: {study.table.provenance}\n")
     columns = ["method", "seeds", "R_N", "standard error", "95 % bootstrap interval"]
+    last = f"short of J*, last {study.gaps[0].last}"
     print_table(
-        columns,
+        [*columns, last, "minutes a run"],
         [
             [
                 one.method,
@@ -83,8 +86,10 @@ def _print_study(study: "StudyRegret") -> None:
                 _number(one.final.mean),
                 _number(one.final.stderr),
                 _interval(one.final.bootstrap),
+                "–" if gap.estimate is None else f"{gap.estimate.mean:.1%}",
+                f"{minutes_a_run(study.runs_of(one.method)):.1f}",
             ]
-            for one in study.methods
+            for one, gap in zip(study.methods, study.gaps, strict=True)
         ],
     )
     if study.differences:

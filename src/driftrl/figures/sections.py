@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-
 from driftrl.figures.panels import soft_resets, study_panels
 from driftrl.figures.style import method_name, method_styles
 from driftrl.figures.wording import (
@@ -21,8 +19,8 @@ from driftrl.figures.wording import (
     span,
 )
 from driftrl.regret import GapStatistics, StudyRegret
+from driftrl.results.curves import minutes_a_run
 from driftrl.results.problems import flattened
-from driftrl.results.records import Run
 from driftrl.results.statistics import LEVEL
 from driftrl.results.table import csv_text, records_table
 
@@ -111,7 +109,7 @@ def _method_section(part: Part) -> str:
                 if difference
                 else UNKNOWN,
                 _gap_cell(gap, outside[one.method]),
-                _minutes(study.runs_of(one.method)),
+                number(minutes_a_run(study.runs_of(one.method))),
             ]
         )
     interval = f"{percent(LEVEL)} interval<small>t, then bootstrap</small>"
@@ -144,11 +142,6 @@ def _gap_cell(gap: GapStatistics, outside: GapStatistics) -> str:
     if outside.estimate is not None and outside.estimate.mean != gap.estimate.mean:
         cell += f"<small>{percent(outside.estimate.mean)} outside resets</small>"
     return cell
-
-
-def _minutes(runs: Sequence[Run]) -> str:
-    seconds = [sum(record.wall_s for record in run.records) for run in runs]
-    return number(float(np.mean(seconds)) / 60)
 
 
 def _figure_section(part: Part) -> str:
@@ -260,7 +253,7 @@ def _run_table(study: StudyRegret) -> str:
             escape(run.label),
             f"{len(run.records)} of {run.planned_episodes}",
             number(finals.get((run.method, run.seed), float("nan"))),
-            _minutes([run]),
+            number(minutes_a_run([run])),
         ]
         for run in [*study.runs, *study.not_started]
     ]

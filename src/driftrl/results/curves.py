@@ -23,6 +23,12 @@ def stack_curves(runs: Sequence[Run], measure: Measure) -> Float[np.ndarray, "K 
     return np.array(rows, dtype=float).reshape(len(runs), episodes)
 
 
+def minutes_a_run(runs: Sequence[Run]) -> float:
+    """Return the mean over runs of the minutes that their episodes took."""
+    seconds = [sum(record.wall_s for record in run.records) for run in runs]
+    return float(np.mean(seconds)) / 60
+
+
 def buffer_span(record: EpisodeRecord) -> float:
     """Return n − m(n), the number of episodes that the policy was learned from."""
     return record.episode - record.first_retained
