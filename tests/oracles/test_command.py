@@ -82,7 +82,7 @@ def test_the_default_is_three_trainings(capsys: pytest.CaptureFixture[str]) -> N
     document = answered("pendulum --by sac --theta 2", capsys)
     assert "3 seeds × " in document["provenance"]
     assert document["values"] == [
-        {"theta": 2.0, "value": -250.0, "error": 7.0, "spread": 0.0}
+        {"theta": 2.0, "value": -50.0, "error": 7.0, "spread": 0.0}
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driftrl.config import RunConfig
-from driftrl.config_file import overridden, toml_text
+from driftrl.config_file import overridden, to_dict, toml_text
 from driftrl.errors import InputError
 from driftrl.training.runner import Status, episodes_done, run_all
 from driftrl.training.study import (
@@ -159,3 +159,45 @@ def _worker_of(directory: Path) -> int:
         if os.fsencode(str(directory)) in words:
             return int(process.name)
     raise AssertionError(f"no process runs {directory}")
+
+
+def test_a_preset_lies_between_settings_and_variants(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        """name = "s"
+title = "t"
+summary = "u"
+task = "pendulum"
+methods = ["sw-ombrl"]
+seeds = [0]
+preset = "small"
+settings = { episodes = 3, forgetting = { window = 1 } }
+presets = { small = { episodes = 5 }, large = { episodes = 9, seed = 7 } }
+variants = [{ name = "v", settings = { forgetting = { window = 4 } } }]
+"""
+    )
+    small, large = (read_study(path, preset).runs()[0] for preset in (None, "large"))
+    assert small.episodes == 5 and large.episodes == 9
+    assert small.forgetting.window == large.forgetting.window == 4  # pyright: ignore[reportAttributeAccessIssue]
+    assert large.seed == 0  # a run's own seed comes last
+    with pytest.raises(InputError, match=r"preset 'smal'. Did you mean 'small'"):
+        read_study(path, "smal")
+
+
+def test_a_study_without_presets_knows_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Unknown preset 'paper'"):
+        read_study(find_study("gp_pendulum"), "paper")
+
+
+@pytest.mark.parametrize("name", ["pendulum_decay_rates", "soft_reset_ablation"])
+def test_presets_differ_in_size_alone(name: str) -> None:
+    laptop, paper = (
+        read_study(find_study(name), p).runs() for p in ("laptop", "paper")
+    )
+    assert [run.name for run in laptop] == [run.name for run in paper]
+    for small, large in zip(laptop, paper, strict=True):
+        first, second = to_dict(small), to_dict(large)
+        for table in ("model", "sac", "learning"):
+            del first["agent"][table], second["agent"][table]
+        assert first == second
+        assert large.agent.learning.model_updates == 5  # pyright: ignore[reportAttributeAccessIssue]
