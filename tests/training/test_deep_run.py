@@ -135,9 +135,9 @@ def test_nothing_compiles_after_the_first_episode(
     compiled: list[tuple[int, str]] = []
     episode = 0
 
-    def listen(name: str, seconds: float, **_: Any) -> None:
-        if "compile" in name:
-            compiled.append((episode, name))
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if "compile" in event:
+            compiled.append((episode, event))
 
     def count(record: EpisodeRecord) -> None:
         nonlocal episode

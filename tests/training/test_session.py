@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from driftrl.agents.gp_agent import GPPolicy
 from driftrl.config import RunConfig
 from driftrl.config_file import overridden
 from driftrl.envs.drifting import make_env
@@ -88,7 +89,9 @@ def test_the_texts_reset_leaves_an_episode_without_data(
     env = make_env(config.task, config.environment, config.drift)
     models = []
     for _ in range(4):
-        models.append(session.policy.posterior is not None)
+        policy = session.policy
+        assert isinstance(policy, GPPolicy)
+        models.append(policy.posterior is not None)
         session.learn(collect(session, env, seed=0))
     # Episode 3 is the first after a reset: m(3) = 3 in the text, 2 in the algorithm.
     assert models == [False, True, not text, True]

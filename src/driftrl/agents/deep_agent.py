@@ -7,6 +7,7 @@ rate at which transitions come in, as soon as there is enough to draw a batch fr
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -140,11 +141,11 @@ class DeepAgent:
         nothing = jnp.zeros((), jnp.int32)
         practise(state, replay, nothing, self._config, self._known_end, key)
         self._with_theory(state, data, Occasion(1, steps))
-        for trained in (False, True):
-            policy = replace(self.policy(state), trained=trained)
-            policy.act(blank[0], None, key=key)
-            policy.without_noise().act(blank[0], None, key=key)
-        policy.diagnose(Episode(blank, actions, rewards, blank, False))  # pyright: ignore[reportPossiblyUnboundVariable]
+        untrained = self.policy(state)
+        policy = replace(untrained, trained=True)
+        for one in (untrained, policy, policy.without_noise()):
+            one.act(blank[0], None, key=key)
+        policy.diagnose(Episode(blank, actions, rewards, blank, False))
 
     def _practise(
         self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
@@ -230,7 +231,7 @@ class DeepPolicy:
     actor: MLP
     model: EnsembleState | None
     weight: float
-    notes: Mapping[str, float | bool]
+    notes: Mapping[str, Any]
     steps: int
     trained: bool
     noisy: bool = True
@@ -261,7 +262,7 @@ class DeepPolicy:
         obs = np.zeros((rows, episode.obs.shape[1]), np.float32)
         actions = np.zeros((rows, episode.actions.shape[1]), np.float32)
         obs[: len(episode)], actions[: len(episode)] = episode.obs, episode.actions
-        found = _predict_all(self.model, obs, actions)
+        found = _predict_all(self.model, jnp.asarray(obs), jnp.asarray(actions))
         states = episode.obs.shape[1]
         return diagnosis(
             episode,
@@ -280,9 +281,7 @@ def _uniform_action(actor: MLP, key: Key[Array, ""]) -> Float[Array, " A"]:
 
 @jax.jit
 def _predict_all(
-    model: EnsembleState,
-    obs: Float[Array | np.ndarray, "T S"],
-    actions: Float[Array | np.ndarray, "T A"],
+    model: EnsembleState, obs: Float[Array, "T S"], actions: Float[Array, "T A"]
 ) -> EnsemblePrediction:
     return jax.vmap(partial(ensemble.predict, model))(obs, actions)
 

@@ -8,7 +8,7 @@ Which data is retained is not decided here: the agent learns what it is given.
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -152,7 +152,11 @@ class GPPolicy:
     planner: ICEMConfig
     action_size: int
     decide: Decide
-    notes: ClassVar[Mapping[str, float | bool]] = {}
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """Nothing more to record."""
+        return {}
 
     def begin(self) -> icem.Plan:
         """Return the plan to carry into the first decision of an episode."""
@@ -160,15 +164,15 @@ class GPPolicy:
             return icem.initial_plan(self.planner, self.action_size)
 
     def act(
-        self, obs: Float[np.ndarray, " S"], plan: icem.Plan, *, key: Key[Array, ""]
+        self, obs: Float[np.ndarray, " S"], carry: icem.Plan, *, key: Key[Array, ""]
     ) -> tuple[Action, icem.Plan]:
         """Return the action for ``obs``, in [−1, 1], and the plan to carry on."""
         with jax.enable_x64(True):
             if self.posterior is None:
                 drawn = jax.random.uniform(key, (self.action_size,), minval=-1.0)
-                return np.asarray(drawn), plan
+                return np.asarray(drawn), carry
             state, weight = jnp.asarray(obs), jnp.asarray(self.weight)
-            plan = self.decide(self.posterior, weight, plan, state, key)
+            plan = self.decide(self.posterior, weight, carry, state, key)
             return np.asarray(plan.mean[0]), plan
 
     def without_noise(self) -> "GPPolicy":

@@ -75,7 +75,7 @@ class Policy(Protocol):
         ...
 
     @property
-    def notes(self) -> Mapping[str, float | bool]:
+    def notes(self) -> Mapping[str, Any]:
         """More to record about how it was learned, by column of EpisodeRecord."""
         ...
 

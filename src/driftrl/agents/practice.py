@@ -304,13 +304,7 @@ def _learn_policy(
     if config.imagination.placement == "reward":
         layers = layers._replace(rewards=layers.rewards + weight * bonus)
     else:
-        bonus_of = bonus_named(config.imagination.bonus)
-
-        def inside(obs: Array, actions: Array) -> Array:
-            return weight * jax.vmap(lambda *pair: bonus_of(predict(*pair)))(
-                obs, actions
-            )
-
+        inside = _bonus_in_losses(weight, predict, config)
     choice_key, update_key = jax.random.split(key)
     updates = config.learning.policy_updates
     chosen = jax.random.randint(choice_key, (updates,), 0, len(bonus))
@@ -331,6 +325,18 @@ def _learn_policy(
     (policy, average), seen = jax.lax.scan(step, learned, (chosen, keys))
     state = replace(state, policy=policy, average_actor=average)
     return state, jax.tree.map(jnp.mean, seen)
+
+
+def _bonus_in_losses(
+    weight: Float[Array, ""], predict: Predict, config: EnsembleAgentConfig
+) -> sac.Bonus:
+    """Return λ·b(s, a) of a batch: one more pass of the ensemble at every use."""
+    bonus_of = bonus_named(config.imagination.bonus)
+
+    def weighted(obs: Float[Array, "B S"], actions: Float[Array, "B A"]) -> Array:
+        return weight * jax.vmap(lambda *pair: bonus_of(predict(*pair)))(obs, actions)
+
+    return weighted
 
 
 def _tune(

@@ -77,7 +77,7 @@ def _greedy(agent: AgentConfig) -> AgentConfig:
             "the method without one is 'sac'."
         )
     optimism = replace(agent.optimism, rule="constant", weight=0.0)
-    return replace(agent, optimism=optimism)  # pyright: ignore[reportArgumentType]
+    return replace(agent, optimism=optimism)
 
 
 def _sampling(agent: AgentConfig) -> AgentConfig:
