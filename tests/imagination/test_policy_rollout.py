@@ -214,10 +214,7 @@ def test_termination_is_never_ignored(unchecked: Callable[[ModuleType], Any]) ->
 
 def test_the_bonus_costs_no_further_pass() -> None:
     config = EnsembleConfig(members=2, hidden=(4, 4))
-    shapes = jax.eval_shape(
-        lambda key: ensemble.initial_state(2, 1, config, key=key), KEY
-    )
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    state = ensemble.initial_state(2, 1, config, key=KEY)
     model = functools.partial(ensemble.predict, state)
     once = str(jax.make_jaxpr(model)(jnp.zeros(2), jnp.zeros(1)))
     rolled = str(

@@ -59,10 +59,8 @@ def answering(
     sizes: tuple[int, int], config: EnsembleConfig, biases: list[list[float]]
 ) -> EnsembleState:
     """Make members that give the same raw outputs, their biases, to everything."""
-    shapes = jax.eval_shape(
-        lambda key: ensemble.initial_state(*sizes, config, key=key), KEY
-    )
-    state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    fresh = ensemble.initial_state(*sizes, config, key=KEY)
+    state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), fresh)
     state = eqx.tree_at(
         lambda s: (s.members.layers[-1].bias, s.statistics),
         state,
