@@ -60,6 +60,7 @@ def test_a_schedule_that_creeps_to_its_limit_has_an_oracle() -> None:
     assert all(oracle.lookup(theta).theta == 1.0 for theta in thetas)
 
 
+@pytest.mark.slow
 def test_random_starts_say_how_returns_scatter() -> None:
     environment = EnvironmentConfig(200, 5, "random")
     entry = oracle_of_task("pendulum", [2.0], environment).lookup(2.0)
