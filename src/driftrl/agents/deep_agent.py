@@ -26,6 +26,7 @@ from driftrl.agents.practice import (
     renewed,
 )
 from driftrl.agents.replay import Replay, make_replay, row_of
+from driftrl.agents.theory_weight import theory_weight
 from driftrl.config_deep import EnsembleAgentConfig
 from driftrl.errors import EnvironmentFault, require
 from driftrl.imagination.policy_rollout import Termination
@@ -33,7 +34,6 @@ from driftrl.imagination.weight import with_weight
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsemblePrediction, EnsembleState
 from driftrl.models.networks import MLP
-from driftrl.theory.confidence import confidence_width, exploration_weight
 from driftrl.types import Data, Episode, Transition
 
 
@@ -98,12 +98,7 @@ class DeepAgent:
     def policy(self, state: DeepState) -> "DeepPolicy":
         """Return the policy that a learned state drives."""
         return DeepPolicy(
-            actor=state.policy.actor,
-            model=state.model,
-            weight=self._weight(state),
-            notes=_notes(state),
-            steps=self._steps,
-            trained=int(state.policy.updates) > 0,
+            state, self._config, self._steps, trained=int(state.policy.updates) > 0
         )
 
     def begin_lesson(self, retained: Callable[[], Data]) -> Replay | None:
@@ -174,11 +169,6 @@ class DeepAgent:
             return occasion.turned_over
         return occasion.episode > 1 and (occasion.episode - 1) % period == 0
 
-    def _weight(self, state: DeepState) -> float:
-        if not isinstance(self._config, EnsembleAgentConfig):
-            return 0.0
-        return float(current_weight(state, self._config))
-
     def _with_theory(
         self, state: DeepState, data: Data, occasion: Occasion
     ) -> DeepState:
@@ -196,22 +186,10 @@ class DeepAgent:
             return state
         replay = make_replay(data, self._room_for(len(data)))
         gain, noise = _information(state.model, replay)
-        theory = config.optimism.theory
-        width = confidence_width(
-            float(gain),
-            rkhs_bound=theory.rkhs_bound,
-            noise_std=float(noise),
-            outputs=self._sizes[0],
-            failure_probability=theory.failure_probability,
-            horizon_steps=occasion.episode * occasion.steps if occasion.sliding else 1,
+        weight = theory_weight(
+            float(gain), float(noise), self._sizes[0], occasion, config.optimism.theory
         )
-        weight = exploration_weight(
-            width,
-            reward_max=theory.reward_max,
-            steps=occasion.steps,
-            noise_std=float(noise),
-        )
-        return replace(state, weight=with_weight(state.weight, float(weight)))
+        return replace(state, weight=with_weight(state.weight, weight))
 
     def _refuse_unexpected_end(self, data: Data, occasion: Occasion) -> None:
         if self._may_end or not data.terminated.any():
@@ -228,13 +206,23 @@ class DeepAgent:
 class DeepPolicy:
     """A tanh-normal actor; before it has learned anything, actions are uniform."""
 
-    actor: MLP
-    model: EnsembleState | None
-    weight: float
-    notes: Mapping[str, Any]
+    state: DeepState
+    config: Config
     steps: int
     trained: bool
     noisy: bool = True
+
+    @property
+    def weight(self) -> float:
+        """λ that its imagined rewards were weighted with; 0 without a model."""
+        if not isinstance(self.config, EnsembleAgentConfig):
+            return 0.0
+        return float(current_weight(self.state, self.config))
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """How it was learned; read once an episode, so not before it is asked for."""
+        return _notes(self.state)
 
     def begin(self) -> None:
         """Carry nothing from one decision to the next."""
@@ -245,9 +233,11 @@ class DeepPolicy:
         """Return the action for ``obs``, in [−1, 1]: drawn, or the mode."""
         seen = np.asarray(obs, np.float32)
         if not self.trained:
-            action = _uniform_action(self.actor, key)
+            action = _uniform_action(self.state.policy.actor, key)
         else:
-            action = sac.act(self.actor, seen, key=key if self.noisy else None)
+            action = sac.act(
+                self.state.policy.actor, seen, key=key if self.noisy else None
+            )
         return np.asarray(action, np.float64), carry
 
     def without_noise(self) -> "DeepPolicy":
@@ -256,13 +246,14 @@ class DeepPolicy:
 
     def diagnose(self, episode: Episode) -> Diagnosis:
         """Judge the ensemble on an episode it has not seen."""
-        if self.model is None or not self.trained:
+        model = self.state.model
+        if model is None or not self.trained:
             return Diagnosis()
         rows = max(self.steps, len(episode))
         obs = np.zeros((rows, episode.obs.shape[1]), np.float32)
         actions = np.zeros((rows, episode.actions.shape[1]), np.float32)
         obs[: len(episode)], actions[: len(episode)] = episode.obs, episode.actions
-        found = _predict_all(self.model, jnp.asarray(obs), jnp.asarray(actions))
+        found = _predict_all(model, jnp.asarray(obs), jnp.asarray(actions))
         states = episode.obs.shape[1]
         return diagnosis(
             episode,

@@ -18,15 +18,12 @@ from jaxtyping import Array, Float, Key
 
 from driftrl.agents import icem
 from driftrl.agents.interface import Diagnosis, Lesson, Occasion, diagnosis
+from driftrl.agents.theory_weight import theory_weight
 from driftrl.config_gp import GPAgentConfig, ICEMConfig
 from driftrl.imagination.rollout import Reward, optimistic_return
 from driftrl.models import gp
 from driftrl.models.gp import GPState, Posterior
-from driftrl.theory.confidence import (
-    confidence_width,
-    exploration_weight,
-    information_gain,
-)
+from driftrl.theory.confidence import information_gain
 from driftrl.types import Data, Episode, Transition
 
 Action = Float[np.ndarray, " A"]
@@ -122,21 +119,8 @@ class GPAgent:
         if settings.rule == "constant" or len(model.x) == 0:
             return settings.weight
         noise = model.hyper.noise_std
-        width = confidence_width(
-            information_gain(model.factor, noise),
-            rkhs_bound=settings.theory.rkhs_bound,
-            noise_std=noise,
-            outputs=self._sizes[0],
-            failure_probability=settings.theory.failure_probability,
-            horizon_steps=occasion.episode * occasion.steps if occasion.sliding else 1,
-        )
-        weight = exploration_weight(
-            width,
-            reward_max=settings.theory.reward_max,
-            steps=occasion.steps,
-            noise_std=noise,
-        )
-        return float(weight)
+        gain = information_gain(model.factor, noise)
+        return theory_weight(gain, noise, self._sizes[0], occasion, settings.theory)
 
 
 @dataclass(frozen=True)
