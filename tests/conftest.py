@@ -9,6 +9,8 @@ place, and a test that kills its child could leave half of one behind for the ne
 import functools
 import importlib.util
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +41,7 @@ if any(module.partition(".")[0] == "driftrl" for module in sys.modules):
 
 import jax  # noqa: E402
 import jaxtyping  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -96,3 +99,21 @@ def _load_again(module: ModuleType) -> Any:
 def unchecked() -> Callable[[ModuleType], Any]:
     """Load a module a second time, so that its own refusals speak first."""
     return _load_again
+
+
+@pytest.fixture(scope="session")
+def read_video() -> Callable[[Path], tuple[float, np.ndarray]]:
+    """Decode a video; return its frames a second, and its frames."""
+    import imageio_ffmpeg
+
+    def read(path: Path) -> tuple[float, np.ndarray]:
+        program = imageio_ffmpeg.get_ffmpeg_exe()
+        command = [program, "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+        done = subprocess.run(command, capture_output=True, check=True)
+        found = re.search(r" (\d+)x(\d+)[ ,].* ([\d.]+) fps", done.stderr.decode())
+        assert found is not None
+        width, height = int(found[1]), int(found[2])
+        pixels = np.frombuffer(done.stdout, np.uint8)
+        return float(found[3]), pixels.reshape(-1, height, width, 3)
+
+    return read

@@ -62,6 +62,9 @@ MAY_IMPORT = {
 WITHOUT_JAX = CONFIGURED | {"results"}
 JAX = {"jax", "jaxlib", "equinox", "optax"}
 
+# What only some commands need: package of an extra -> the module that it provides.
+EXTRAS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL"}
+
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 UNSAFE_CALLS = {"eval", "exec"}
 VAGUE_NAMES = {"util", "utils", "common", "helper", "helpers", "misc"}
@@ -96,11 +99,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name, absolute, and whether only a type checker sees it."""
+    """One imported name, absolute; who sees it, and when."""
 
     name: str
     line: int
     typing_only: bool
+    late: bool  # in a function
 
     @property
     def top(self) -> str:
@@ -149,16 +153,17 @@ def names_of(node: ast.AST, origin: Source) -> list[str]:
 def imports(origin: Source) -> list[Import]:
     """Return every import of a file, also in functions, conditions and calls."""
 
-    def walk(node: ast.AST, typing_only: bool) -> Iterator[Import]:
+    def walk(node: ast.AST, typing_only: bool, late: bool) -> Iterator[Import]:
         for name in names_of(node, origin):
-            yield Import(name, getattr(node, "lineno", 0), typing_only)
+            yield Import(name, getattr(node, "lineno", 0), typing_only, late)
+        late = late or isinstance(node, ast.FunctionDef)
         guarded = (
             node.body if isinstance(node, ast.If) and is_typing_guard(node) else ()
         )
         for child in ast.iter_child_nodes(node):
-            yield from walk(child, typing_only or child in guarded)
+            yield from walk(child, typing_only or child in guarded, late)
 
-    return list(walk(origin.tree, False))
+    return list(walk(origin.tree, False, False))
 
 
 def against_direction(files: list[Source]) -> list[str]:
@@ -294,13 +299,19 @@ def undocumented(files: list[Source]) -> list[str]:
     ]
 
 
-def undeclared(files: list[Source], declared: set[str]) -> list[str]:
-    """Return the imports of src that no core dependency provides, and idle ones."""
+def undeclared(
+    files: list[Source], declared: set[str], optional: frozenset[str] = frozenset()
+) -> list[str]:
+    """Return the imports of src that no core dependency provides, and idle ones.
+
+    What an extra provides may be imported in functions, when it is asked for.
+    """
     used = {
         item.top: file.at(item.line, f"{item.top} is no core dependency")
         for file in files
         for item in imports(file)
         if item.top not in sys.stdlib_module_names and item.top != "driftrl"
+        if not (item.late and item.top in optional)
     }
     idle = [f"pyproject.toml: {name} is never imported" for name in declared]
     found = [message for name, message in used.items() if name not in declared]
@@ -405,8 +416,25 @@ def test_cycle_is_found_and_a_chain_is_not():
 def test_core_dependencies_are_what_src_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {Requirement(text).name for text in project["dependencies"]}
-    violations = undeclared(sources("src"), declared)
+    extras = {
+        Requirement(text).name
+        for name, texts in project["optional-dependencies"].items()
+        if name != "dev"
+        for text in texts
+    }
+    optional = frozenset(EXTRAS[name] for name in EXTRAS.keys() & extras)
+    violations = undeclared(sources("src"), declared, optional)
     assert not violations, "\n".join(violations)
+
+
+def test_extras_are_imported_late():
+    early = source("src/driftrl/a.py", "import PIL")
+    late = source("src/driftrl/a.py", "def f():\n    from PIL import Image")
+    both = source("src/driftrl/a.py", early.text + "\n" + late.text)
+    optional = frozenset({"PIL"})
+    counts = [len(undeclared([file], set(), optional)) for file in (early, late, both)]
+    assert counts == [1, 0, 1]
+    assert len(undeclared([late], set())) == 1
 
 
 def test_undeclared_and_idle_dependencies_are_found():

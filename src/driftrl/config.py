@@ -8,6 +8,7 @@ here imports JAX: a command line that only asks for help starts at once.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from driftrl.config_deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config_gp import GPAgentConfig
@@ -28,6 +29,12 @@ class EnvironmentConfig:
     """Where an episode starts: one of the starts that the task offers."""
     noise_std: float = 0.0
     """Standard deviation of the Gaussian process noise on the state at a decision."""
+    parameter: str = "torque"
+    """What θ sets: one of the parameters that the task offers."""
+    observation: str = "paper"
+    """What is observed: one of the variants that the task offers."""
+    terminates: bool = False
+    """Whether an episode ends where the task says that it has failed."""
 
     def __post_init__(self) -> None:
         at_least("environment.steps", self.steps, 1)
@@ -56,6 +63,19 @@ class EvaluationConfig:
         at_least("evaluation.episodes", self.episodes, 0)
 
 
+@dataclass(frozen=True)
+class FurtherDrift:
+    """A parameter that drifts beside the one that θ sets."""
+
+    parameter: str
+    """One of the parameters that the task offers."""
+    schedule: Schedule
+    """Its values, on the same clock as θ."""
+
+
+Clock = Literal["episodes", "decisions"]
+"""What schedules count: n, or the decisions taken before episode n."""
+
 AgentConfig = GPAgentConfig | EnsembleAgentConfig | SACAgentConfig
 """Any agent that comes with driftrl."""
 
@@ -76,6 +96,10 @@ class RunConfig:
     """Tells runs of one method with different settings apart in a study."""
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     drift: Schedule = field(default_factory=Exponential)
+    also: tuple[FurtherDrift, ...] = ()
+    """More parameters that drift at the same time."""
+    clock: Clock = "episodes"
+    """What schedules count: episodes, or decisions taken before the episode."""
     forgetting: Forgetting = field(default_factory=KeepAll)
     agent: AgentConfig = field(default_factory=GPAgentConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)

@@ -57,7 +57,9 @@ def test_every_command_has_help(
     assert f"driftrl {command}" in said(capsys)[0]
 
 
-@pytest.mark.parametrize("what", ["tasks", "methods", "schedules", "studies"])
+@pytest.mark.parametrize(
+    "what", ["tasks", "methods", "schedules", "parameters", "studies"]
+)
 def test_lists_in_words_and_json(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(said(capsys)[0])

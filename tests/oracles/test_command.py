@@ -51,6 +51,9 @@ def test_the_environment_is_the_tasks_own_but_for_the_repeat(
         "action_repeat": 1,
         "start": "hanging",
         "noise_std": 0.0,
+        "parameter": "torque",
+        "observation": "paper",
+        "terminates": False,
     }
     assert document["values"][0]["value"] == pytest.approx(-580.85, abs=0.05)
 

@@ -1,5 +1,6 @@
 """SAC as an oracle: its error by hand, its settings, and systems with known answers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,9 @@ from gymnasium import spaces
 from driftrl.agents import sac as learner
 from driftrl.config import EnvironmentConfig
 from driftrl.config_deep import SACConfig
-from driftrl.envs.drifting import PLANTS, PendulumPlant, freeze
+from driftrl.envs.drifting import freeze
+from driftrl.envs.pendulum_plant import PendulumPlant
+from driftrl.envs.plants import PLANTS
 from driftrl.envs.tasks import TASKS, task_named
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.models.networks import MLP
@@ -42,12 +45,12 @@ class Guess(PendulumPlant):
     action_space = spaces.Box(-1.0, 1.0, (1,), dtype=np.float64)
 
     def __init__(
-        self, config: EnvironmentConfig, theta: float, render_mode: str | None = None
+        self, config: EnvironmentConfig, render_mode: str | None = None
     ) -> None:
-        self.config, self.theta, self.render_mode = config, theta, render_mode
+        self.config, self.render_mode = config, render_mode
 
-    def set_parameter(self, theta: float) -> None:
-        self.theta = theta
+    def set_parameters(self, values: Mapping[str, float]) -> None:
+        self.theta = values["torque"]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

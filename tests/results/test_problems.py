@@ -123,15 +123,29 @@ def test_a_problem_without_a_variant_is_described_by_what_differs() -> None:
     ]
 
 
+def test_tasks_that_share_their_variants_are_named_before_them() -> None:
+    runs = [
+        make_run("a", f"a={rate}", task=task, **decays(rate))
+        for task in ("hopper", "ant")
+        for rate in (0.1, 0.02)
+    ]
+    assert labels(runs) == ["ant a=0.02", "ant a=0.1", "hopper a=0.02", "hopper a=0.1"]
+    assert {run.method for one in problems_of(runs) for run in one.runs} == {"a"}
+    # A variant that two problems of one task have tells them apart no more.
+    runs.append(make_run("a", "a=0.1", task="ant", **decays(0.3)))
+    assert labels(runs)[0].startswith("task = ant, rate = ")
+
+
 def test_task_and_environment_make_problems_too() -> None:
     other = {"steps": 100, "start": "hanging"}
     assert labels([make_run("a"), make_run("a", environment=other)]) == [
         "steps = 100",
         "steps = 200",
     ]
-    assert labels([make_run("a"), make_run("a", task="car")]) == [
-        "task = car",
-        "task = pendulum",
+    assert labels([make_run("a"), make_run("a", task="car")]) == ["car", "pendulum"]
+    assert labels([make_run("a"), make_run("a", clock="decisions")]) == [
+        "clock = decisions",
+        "no clock",
     ]
     bounded = {**DRIFT, "period": 3}
     assert labels([make_run("a"), make_run("a", drift=bounded)]) == [

@@ -13,7 +13,9 @@ from driftrl.agents.gp_agent import GPPolicy
 from driftrl.config import RunConfig
 from driftrl.config_file import overridden
 from driftrl.config_gp import ICEMConfig
-from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
+from driftrl.envs.drifting import DriftingEnv, freeze, make_env
+from driftrl.envs.plants import known_reward
+from driftrl.envs.tasks import task_named
 from driftrl.errors import CorruptFile, EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import loop
@@ -231,7 +233,9 @@ def test_nan_names_episode_and_step_and_keeps_what_was_recorded(
 
     whole = run(tiny, tmp_path / "whole")
     monkeypatch.setattr(DriftingEnv, "step", step)
-    with pytest.raises(EnvironmentFault, match=f"{bad}.*in episode 2, step 3"):
+    with pytest.raises(
+        EnvironmentFault, match=f"'pendulum', episode 2, θ = .*{bad}.*step 3"
+    ):
         run(tiny, tmp_path / "parts")
     assert rows_of(tmp_path / "parts") == whole[:1]
     monkeypatch.undo()
@@ -270,7 +274,8 @@ def test_nothing_compiles_after_the_third_episode(
 def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> None:
     """The learner's reward interpolates between decisions; the simulator does not."""
     settings = overridden(tiny, {"environment": {"noise_std": 0.0}}).environment
-    reward, env = known_reward("pendulum", settings), make_env("pendulum", settings)
+    reward = known_reward(task_named("pendulum"), settings)
+    env = make_env("pendulum", settings)
     rng = np.random.default_rng(0)
     told, earned = 0.0, 0.0
     obs, _ = env.reset(seed=0)

@@ -10,6 +10,7 @@ import pytest
 from driftrl.config import RunConfig
 from driftrl.config_file import overridden, to_dict, toml_text
 from driftrl.errors import InputError
+from driftrl.memory.forgetting import Window
 from driftrl.training.runner import Status, episodes_done, run_all
 from driftrl.training.study import (
     Study,
@@ -182,6 +183,41 @@ variants = [{ name = "v", settings = { forgetting = { window = 4 } } }]
     assert large.seed == 0  # a run's own seed comes last
     with pytest.raises(InputError, match=r"preset 'smal'. Did you mean 'small'"):
         read_study(path, "smal")
+
+
+def test_a_variant_may_have_its_own_task_and_meaning_of_a_preset(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        """name = "s"
+title = "t"
+summary = "u"
+task = "hopper"
+methods = ["sw-ombrl"]
+seeds = [0]
+preset = "small"
+presets = { small = { episodes = 5 }, large = { } }
+[[variants]]
+name = "one"
+settings = { episodes = 7 }
+[[variants]]
+name = "other"
+task = "ant"
+settings = { episodes = 7 }
+presets.small = { episodes = 4, drift = { start = 2 }, forget_after = 3 }
+"""
+    )
+    hopper, ant = read_study(path).runs()
+    assert (hopper.name, hopper.episodes) == ("hopper-sw-ombrl-one-s0", 7)
+    assert (ant.name, ant.episodes) == ("ant-sw-ombrl-other-s0", 4)
+    assert ant.drift.start == 2  # pyright: ignore[reportAttributeAccessIssue]
+    assert (ant.forgetting, hopper.forgetting) == (Window(3), Window(200))
+    _, large = read_study(path, "large").runs()
+    assert large.episodes == 7 and large.drift.start == 400  # pyright: ignore[reportAttributeAccessIssue]
+    path.write_text(path.read_text().replace("presets.small =", "presets.smal ="))
+    with pytest.raises(InputError, match=r"preset of a variant 'smal'"):
+        read_study(path)
 
 
 def test_a_study_without_presets_knows_none(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "oracle": ("driftrl.cli.oracle", "J*(θ), how it was obtained, and its error"),
     "regret": ("driftrl.cli.regret", "cumulative dynamic regret of recorded runs"),
     "report": ("driftrl.cli.report", "figures and one HTML page from recorded runs"),
+    "play": ("driftrl.cli.play", "the newest policy of a run, as a video"),
     "bench": ("driftrl.cli.bench", "speed of this machine and of the learner on it"),
 }
 

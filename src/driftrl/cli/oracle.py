@@ -47,10 +47,10 @@ def main(argv: list[str]) -> int:
     thetas = arguments.theta or tuple({task.drift(n): None for n in numbers})
     prepare(os.environ)
     from driftrl.oracles.lookup import method_of, oracle_of_task
-    from driftrl.oracles.sac_settings import SACOracleSettings
+    from driftrl.oracles.sac_settings import settings_for
 
     by = arguments.by or method_of(task)
-    settings = SACOracleSettings()
+    settings = settings_for(task.plant)
     if arguments.seeds is not None:
         require(
             by == "sac",

@@ -52,11 +52,13 @@ def compare(directory: Path) -> "Comparison":
     from driftrl.results.comparison import compare_problems
     from driftrl.results.records import load_runs
 
+    everything = load_runs(directory)
+
     def oracle(runs: "Sequence[Run]") -> "OracleTable":
         with oracle_progress() as tell:
-            return oracle_of_runs(runs, tell)
+            return oracle_of_runs(runs, tell, shown=everything)
 
-    return compare_problems(load_runs(directory), oracle)
+    return compare_problems(everything, oracle)
 
 
 def print_comparison(comparison: "Comparison") -> None:

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -12,8 +12,12 @@ from driftrl.cli.progress import run_progress
 from driftrl.config import RunConfig
 from driftrl.config_file import read_toml
 from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure
-from driftrl.errors import InputError
+from driftrl.errors import InputError, at_least
 from driftrl.training.process import prepare
+from driftrl.training.video import headless, require_installed
+
+if TYPE_CHECKING:
+    from driftrl.training.filming import Camera
 
 _KINDS = ("drift", "forgetting", "agent")
 
@@ -27,6 +31,7 @@ def main(argv: list[str]) -> int:
     config = _config(own, rest)
     out = Path(own.out) if own.out else Path("runs") / config.name
     prepare(os.environ)
+    camera = _camera(own.video_every, config, out)
     from driftrl.training.loop import run
 
     try:
@@ -37,6 +42,7 @@ def main(argv: list[str]) -> int:
                 resume=own.resume,
                 on_episode=progress.show,
                 warn=progress.warn,
+                watch=camera,
             )
     except KeyboardInterrupt:
         print(
@@ -46,7 +52,21 @@ def main(argv: list[str]) -> int:
         )
         return 130
     print(f"Results are in {out}/episodes.jsonl")
+    if camera is not None:
+        print(f"Videos are in {camera.directory}")
     return 0
+
+
+def _camera(every: int | None, config: RunConfig, out: Path) -> "Camera | None":
+    """Return what films the run, once it is known that it can; None if not asked."""
+    if every is None:
+        return None
+    at_least("--video-every", every, 1)
+    require_installed()
+    headless(os.environ)
+    from driftrl.training.filming import Camera, try_out
+
+    return Camera(out / "videos", every, config.episodes, try_out(config))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", help="directory (default: runs/<name of the run>)")
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run that is in --out"
+    )
+    parser.add_argument(
+        "--video-every",
+        type=int,
+        metavar="N",
+        help="film the episodes 1, N + 1, 2N + 1, … and the last, into OUT/videos",
     )
     parser.add_argument("--quiet", action="store_true", help="print no episodes")
     for table in _KINDS:

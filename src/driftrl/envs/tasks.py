@@ -20,41 +20,11 @@ from driftrl.config_deep import (
 )
 from driftrl.config_file import overridden
 from driftrl.config_gp import GPAgentConfig, GPConfig
-from driftrl.drift.schedules import Exponential, Schedule
-from driftrl.errors import InputError, require, unknown_name
+from driftrl.drift.schedules import Exponential
+from driftrl.envs.suite import MUJOCO_TASKS
+from driftrl.envs.task import Task
+from driftrl.errors import InputError, at_least, require, unknown_name
 from driftrl.memory.forgetting import Forgetting, KeepAll, Reset, Window
-
-
-@dataclass(frozen=True)
-class Task:
-    """A system that drifts, and the settings a run on it starts from."""
-
-    name: str
-    summary: str
-    """One sentence: the system and what it must do."""
-    drifts: str
-    """What θ is, with its unit."""
-    gymnasium_id: str
-    """The registered environment, for ``gymnasium.make``."""
-    state_size: int
-    action_size: int
-    starts: tuple[str, ...]
-    """The starts that ``environment.start`` may name."""
-    nominal: float
-    """θ of the machine as it was built, which the known reward refers to."""
-    drift: Schedule
-    episodes: int
-    reset_period: int
-    """H of R-OMBRL."""
-    window: int
-    """w of SW-OMBRL."""
-    environment: EnvironmentConfig
-    agent: AgentConfig
-    evaluation: EvaluationConfig
-    plant: str = "pendulum"
-    """The machine: a row of ``PLANTS`` in ``driftrl.envs.drifting``."""
-    more_is_better: bool = False
-    """Whether a larger θ can't hurt, so that J*(θ) never falls as θ grows."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +117,7 @@ TASKS: dict[str, Task] = {
             evaluation=EvaluationConfig(episodes=1),
             more_is_better=True,
         ),
+        *MUJOCO_TASKS,
     )
 }
 
@@ -163,13 +134,13 @@ METHODS: dict[str, Method] = {
             "r-ombrl",
             "R-OMBRL",
             "Optimistic, forgets everything every H episodes.",
-            lambda task: Reset(period=task.reset_period),
+            lambda task: Reset(period=task.reset_period, unit=task.forgets_in),
         ),
         Method(
             "sw-ombrl",
             "SW-OMBRL",
             "Optimistic, forgets what is older than w episodes.",
-            lambda task: Window(window=task.window),
+            lambda task: Window(window=task.window, unit=task.forgets_in),
         ),
         Method(
             "mean",
@@ -212,20 +183,28 @@ def configure(
 ) -> RunConfig:
     """Return the run of a method on a task, with nested ``changes`` laid over it.
 
-    What a method makes of the agent comes last: it is what the method is.
+    Beside the fields of a run, ``changes`` may have ``forget_after``, H and w of those
+    methods that forget.  What a method makes of the agent comes last: it is what the
+    method is.
     """
     task, method = task_named(task_name), method_named(method_name)
+    changes = dict(changes or {})
+    after = changes.pop("forget_after", None)
+    if after is not None:
+        at_least("forget_after", after, 1)
+        task = replace(task, reset_period=after, window=after)
     config = RunConfig(
         task=task.name,
         method=method.name,
         episodes=task.episodes,
         environment=task.environment,
         drift=task.drift,
+        clock=task.clock,
         forgetting=method.forgetting(task),
         agent=task.agent,
         evaluation=task.evaluation,
     )
-    config = overridden(config, changes or {})
+    config = overridden(config, changes)
     config = replace(config, agent=method.agent(config.agent))
     check_fits(config)
     return config
@@ -235,8 +214,21 @@ def check_fits(config: RunConfig) -> None:
     """Refuse a configuration that its task can't serve."""
     task = task_named(config.task)
     method_named(config.method)
+    environment = config.environment
     require(
-        config.environment.start in task.starts,
-        f"Task {task.name!r} has no start {config.environment.start!r}; "
+        environment.start in task.starts,
+        f"Task {task.name!r} has no start {environment.start!r}; "
         f"environment.start may be {' or '.join(task.starts)}.",
     )
+    task.sizes(environment)
+    require(
+        task.may_end or not environment.terminates,
+        f"Task {task.name!r} has no states in which it fails, so "
+        "environment.terminates must be false.",
+    )
+    if environment.terminates and isinstance(config.agent, EnsembleAgentConfig):
+        require(
+            config.agent.imagination.termination != "absent",
+            "With environment.terminates = true imagined rollouts must end too: set "
+            "agent.imagination.termination to 'known' or 'learned'; received 'absent'.",
+        )

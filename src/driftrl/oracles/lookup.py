@@ -7,7 +7,8 @@ from typing import Literal
 from driftrl.config import EnvironmentConfig
 from driftrl.envs.tasks import Task, task_named
 from driftrl.errors import InputError, require
-from driftrl.oracles.sac_settings import SACOracleSettings
+from driftrl.oracles.best_shown import at_least_shown
+from driftrl.oracles.sac_settings import SACOracleSettings, settings_for
 from driftrl.oracles.sac_table import sac_table
 from driftrl.oracles.table import Answer, Progress, pendulum_table
 from driftrl.regret import OracleTable, OracleValue
@@ -37,7 +38,7 @@ def oracle_of_task(
         environment: How the task's environment is set up; J* depends on it.
         progress: Told how much of what has to be computed is done.
         by: The method; by default ``method_of`` the task.
-        settings: For ``by = "sac"``; by default those of ``SACOracleSettings``.
+        settings: For ``by = "sac"``; by default those that suit the plant.
     """
     row = task_named(task)
     distinct = sorted(set(thetas))
@@ -53,7 +54,7 @@ def oracle_of_task(
     )
     by = by or method_of(row)
     if by == "sac":
-        effort = settings or SACOracleSettings()
+        effort = settings or settings_for(row.plant)
         answers = sac_table(task, distinct, environment, effort, progress)
     else:
         answers = _tabulated(row)(distinct, environment, progress)
@@ -73,15 +74,24 @@ def method_of(task: Task) -> By:
 
 
 def oracle_of_runs(
-    runs: Sequence[Run], progress: Progress | None = None
+    runs: Sequence[Run],
+    progress: Progress | None = None,
+    *,
+    shown: Sequence[Run] = (),
 ) -> OracleTable:
     """Return J*(θ) for every θ that recorded runs have met.
 
-    The runs must share their task and their environment, for J* depends on both.
+    The runs must share their task and their environment, for J* depends on both.  An
+    oracle that was trained is no less than the best of them, and of the runs ``shown``
+    on the same system, have achieved.
     """
-    systems = {
-        (run.task, EnvironmentConfig(**run.config["environment"])) for run in runs
-    }
+    systems = {_system(run) for run in runs}
+    further = sorted({run.directory.name for run in runs if run.config.get("also")})
+    require(
+        not further,
+        "An oracle knows systems in which θ alone drifts; in "
+        f"{', '.join(further)} more parameters do, so no regret is known of it.",
+    )
     require(
         len(systems) == 1,
         "An oracle is for runs of one task in one environment, received runs of "
@@ -89,7 +99,17 @@ def oracle_of_runs(
     )
     task, environment = systems.pop()
     thetas = {record.theta for run in runs for record in run.records}
-    return oracle_of_task(task, thetas, environment, progress)
+    table = oracle_of_task(task, thetas, environment, progress)
+    row = task_named(task)
+    if method_of(row) == "dp":
+        return table
+    seen = [run for run in (*runs, *shown) if _system(run) == (task, environment)]
+    seen = [run for run in seen if not run.config.get("also")]
+    return at_least_shown(table, seen, more_is_better=row.is_monotone(environment))
+
+
+def _system(run: Run) -> tuple[str, EnvironmentConfig]:
+    return run.task, EnvironmentConfig(**run.config["environment"])
 
 
 def _tabulated(task: Task) -> Callable[..., list[Answer]]:

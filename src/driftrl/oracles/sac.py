@@ -108,7 +108,7 @@ def train(
     seed: int,
 ) -> Training:
     """Train one policy on the frozen task and return what it achieved."""
-    sizes = (task.state_size, task.action_size)
+    sizes = task.sizes(environment)
     envs = starting_everywhere(task, theta, environment)
     collector = Collector(envs, sizes, settings.decisions, seed=seed)
     evenly = np.random.default_rng(integer_for(seed, Purpose.ACTING))

@@ -78,3 +78,21 @@ class SACOracleSettings:
     def late_evaluations(self) -> int:
         """How many of them, the last ones, are late; at least one is."""
         return max(1, round(self.late * self.evaluations))
+
+
+_LONG = SACOracleSettings(
+    seeds=1,
+    decisions=60_000,
+    updates=1,
+    random_decisions=2_000,
+    evaluate_every=2_000,
+    episodes=2,
+    judging_episodes=5,
+    spacing=0.2,
+    sac=SACConfig(hidden=(128, 128), critic="residual", batch=128, learning_rate=1e-3),
+)
+
+
+def settings_for(plant: str) -> SACOracleSettings:
+    """Return how much work J*(θ) of a plant is worth unless something else is asked."""
+    return SACOracleSettings() if plant == "pendulum" else _LONG

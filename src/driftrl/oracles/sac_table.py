@@ -53,7 +53,7 @@ def sac_table(
     missing = [theta for theta in grid if find(known, theta) is None]
     computed = _compute(task, missing, environment, settings, progress)
     optima = [one for theta in grid if (one := find([*known, *computed], theta))]
-    if row.more_is_better:
+    if row.is_monotone(environment):
         optima = raised(optima)
     return [_answer(optima, theta, missing) for theta in thetas]
 

@@ -12,7 +12,7 @@ from typing import Any
 from driftrl.results.records import Run
 from driftrl.results.variants import natural_key
 
-_SECTIONS = ("task", "environment", "drift")
+_SECTIONS = ("task", "environment", "drift", "also", "clock")
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Problem:
 def problems_of(runs: Iterable[Run]) -> list[Problem]:
     """Return the runs of each problem, problems in the natural order of their labels.
 
-    Where each problem has a variant of its own, the variant's name is the label.
-    Otherwise the label says in which settings the problems differ.  A variant that all
-    runs of a problem share, and no other problem has, says nothing about methods and is
-    no part of their names.
+    Where each problem of a task has a variant of its own, the variant's name is the
+    label, after the task's if there are several.  Otherwise the label says in which
+    settings the problems differ.  A variant that all runs of a problem share, and no
+    other problem has, says nothing about methods and is no part of their names.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -42,9 +42,7 @@ def problems_of(runs: Iterable[Run]) -> list[Problem]:
     if len(found) < 2:
         return [Problem("", tuple(group)) for group in found]
     own = [_own_variant(group, found) for group in found]
-    labels = [variant for variant in own if variant]
-    if len(labels) < len(found):
-        labels = _descriptions([group[0].config for group in found])
+    labels = _names(found, own) or _descriptions([group[0].config for group in found])
     problems = [
         Problem(label, _renamed(group, variant is not None))
         for label, group, variant in zip(labels, found, own, strict=True)
@@ -53,10 +51,29 @@ def problems_of(runs: Iterable[Run]) -> list[Problem]:
 
 
 def _own_variant(group: Sequence[Run], groups: Sequence[Sequence[Run]]) -> str | None:
-    """Return the variant that all runs of this group have and no other run has."""
+    """Return the variant that all runs of this group have and none else of its task."""
     variants = {run.variant for run in group}
-    others = {run.variant for other in groups if other is not group for run in other}
+    others = {
+        run.variant
+        for other in groups
+        if other is not group
+        for run in other
+        if run.task == group[0].task
+    }
     return variants.pop() if len(variants) == 1 and not variants & others else None
+
+
+def _names(groups: Sequence[Sequence[Run]], own: Sequence[str | None]) -> list[str]:
+    """Return the names of tasks and variants that tell the groups apart, if they do."""
+    if None in own:
+        return []
+    tasks = [group[0].task for group in groups]
+    several = len(set(tasks)) > 1
+    names = [
+        f"{task} {variant}".strip() if several else variant or ""
+        for task, variant in zip(tasks, own, strict=True)
+    ]
+    return names if all(names) else []
 
 
 def _renamed(runs: Sequence[Run], variant_is_problem: bool) -> tuple[Run, ...]:

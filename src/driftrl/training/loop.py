@@ -13,13 +13,14 @@ from driftrl.agents.gp_agent import GPAgent
 from driftrl.agents.interface import Agent, State
 from driftrl.config import RunConfig
 from driftrl.config_gp import GPAgentConfig
-from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
+from driftrl.envs.drifting import DriftingEnv, make_env
+from driftrl.envs.plants import known_end, known_reward
 from driftrl.envs.spaces import box_sizes
 from driftrl.envs.tasks import check_fits, task_named
-from driftrl.errors import require
+from driftrl.errors import EnvironmentFault, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import most_transitions
-from driftrl.training.evaluate import evaluate
+from driftrl.training.evaluate import Watch, evaluate, unwatched
 from driftrl.training.process import mended_cache
 from driftrl.training.run_directory import RunDirectory, Warn
 from driftrl.training.session import Session
@@ -34,6 +35,7 @@ def run(
     resume: bool = False,
     on_episode: Callable[[EpisodeRecord], None] = lambda record: None,
     warn: Warn = warnings.warn,
+    watch: Watch | None = None,
 ) -> None:
     """Run a configuration in a directory, from where it stands to its last episode.
 
@@ -43,39 +45,70 @@ def run(
         resume: Whether episodes that are already there may be continued.
         on_episode: Is told each episode's row once the episode is safe on disk.
         warn: Is told what a user should know but needn't act on.
+        watch: Looks on at the executed episodes, and may draw them.
     """
     check_fits(config)
     agent, sizes = make_agent(config)
+    env = _environment(config, None if watch is None else "rgb_array")
+    twin = _environment(config)
     with RunDirectory(directory, config, resume=resume, warn=warn) as files:
         state, memory = files.restore(_initial_state(agent, config), sizes)
         session = _session(config, agent, memory, state)
-        env = make_env(config.task, config.environment, config.drift)
         if session.number <= config.episodes:
             with mended_cache():
                 agent.warm_up(_most_points(config), config.environment.decisions)
         while session.number <= config.episodes:
-            record, episode = run_episode(session, env, config)
+            record, episode = run_episode(
+                session, env, twin, config, watch or unwatched
+            )
             files.append(record, episode, session.state)
             on_episode(record)
         env.close()
+        twin.close()
+
+
+def _environment(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
+    return make_env(
+        config.task,
+        config.environment,
+        config.drift,
+        config.also,
+        config.clock,
+        render_mode,
+    )
 
 
 def run_episode(
-    session: Session, env: DriftingEnv, config: RunConfig
+    session: Session,
+    env: DriftingEnv,
+    twin: DriftingEnv,
+    config: RunConfig,
+    watch: Watch = unwatched,
 ) -> tuple[EpisodeRecord, Episode]:
-    """Live through episode n, judge π_n and its model, then learn from it."""
+    """Live through episode n, judge π_n and its model, then learn from it.
+
+    ``twin`` is a second environment of the same kind: π_n is judged on it at the same
+    place of its clock, which is the system of episode n, frozen.
+    """
     started = time.perf_counter()
-    episode = collect(session, env, config.seed)
-    number, policy = session.number, session.policy
+    number, policy, place = session.number, session.policy, _place(session)
+    try:
+        episode = collect(session, env, config.seed, watch)
+        evaluated = evaluate(
+            policy,
+            twin,
+            episodes=config.evaluation.episodes,
+            seed=config.seed,
+            place=place,
+        )
+    except EnvironmentFault as fault:
+        raise EnvironmentFault(
+            f"Task {config.task!r}, episode {number}, θ = {env.theta:.6g}: {fault} The "
+            f"{number - 1} episodes before it are kept: mend the environment and "
+            "resume, or resume with other settings (--resume --change)."
+        ) from fault
     found = policy.diagnose(episode)
     first = session.first_retained
-    evaluated = evaluate(
-        policy,
-        freeze(config.task, env.theta, config.environment),
-        episodes=config.evaluation.episodes,
-        seed=config.seed,
-        number=number,
-    )
     transitions = sum(session.memory.lengths[first - 1 :])
     session.learn(episode)
     record = EpisodeRecord(
@@ -97,19 +130,27 @@ def run_episode(
     return record, episode
 
 
-def collect(session: Session, env: DriftingEnv, seed: int) -> Episode:
+def collect(
+    session: Session, env: DriftingEnv, seed: int, watch: Watch = unwatched
+) -> Episode:
     """Drive the environment through episode n with the session's policy."""
     number = session.begin_episode()
     obs, _ = env.reset(
-        seed=integer_for(seed, Purpose.ENVIRONMENT, number),
-        options={"episode": number},
+        seed=integer_for(seed, Purpose.ENVIRONMENT, number), options=_place(session)
     )
     over = False
-    while not over:
-        obs, reward, terminated, truncated, _ = env.step(session.act(obs))
-        session.observe(obs, reward, terminated, truncated)
-        over = terminated or truncated
+    with watch(env, number) as seen:
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(session.act(obs))
+            session.observe(obs, reward, terminated, truncated)
+            seen(reward)
+            over = terminated or truncated
     return session.end_episode()
+
+
+def _place(session: Session) -> dict[str, int]:
+    """Return where the session's episode is on either clock of the environment."""
+    return {"episode": session.number, "decisions": sum(session.memory.lengths)}
 
 
 def make_agent(
@@ -120,7 +161,7 @@ def make_agent(
     With an environment of one's own its spaces count, in place of the task's.
     """
     task = task_named(config.task)
-    sizes = (task.state_size, task.action_size) if env is None else box_sizes(env)
+    sizes = task.sizes(config.environment) if env is None else box_sizes(env)
     settings = config.agent
     if isinstance(settings, GPAgentConfig):
         require(
@@ -128,11 +169,12 @@ def make_agent(
             "agent.kind = 'gp' plans with a known reward, which an environment "
             "does not have; choose agent.kind = 'ensemble' or 'sac'.",
         )
-        reward = known_reward(config.task, config.environment)
+        reward = known_reward(task, config.environment)
         return GPAgent(sizes, reward, settings), sizes
     steps, points = config.environment.decisions, _most_points(config)
     room = points + steps if settings.learning.when == "step" else points
-    return DeepAgent(sizes, settings, capacity=room, steps=steps), sizes
+    ends = known_end(task, config.environment) if env is None else None
+    return DeepAgent(sizes, settings, capacity=room, steps=steps, known_end=ends), sizes
 
 
 def _most_points(config: RunConfig) -> int:

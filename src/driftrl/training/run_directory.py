@@ -178,6 +178,6 @@ def _differences(
 
 
 def _versions() -> dict[str, str]:
-    names = ("driftrl", "jax", "jaxlib", "numpy", "scipy", "gymnasium")
+    names = ("driftrl", "jax", "jaxlib", "numpy", "scipy", "gymnasium", "mujoco")
     found = {name: importlib.metadata.version(name) for name in names}
     return {**found, "python": platform.python_version()}

@@ -185,13 +185,15 @@ class Session:
     def _checked(self, obs: Observation) -> Observation:
         obs = np.array(obs, dtype=np.float64)
         if not np.isfinite(obs).all():
-            raise self._fault(f"the observation {obs.tolist()}")
+            wrong = np.flatnonzero(~np.isfinite(obs))
+            raise self._fault(
+                f"an observation that is not finite: number {wrong[0]} of {len(obs)} "
+                f"(from 0) is {obs[wrong[0]]}"
+            )
         return obs
 
     def _fault(self, what: str) -> EnvironmentFault:
         step = len(self._running.transitions) if self._running else 0
         return EnvironmentFault(
-            f"The environment returned {what} in episode {self.number}, step {step}. "
-            f"The {len(self.memory)} episodes before it are kept; mend the environment "
-            "and resume."
+            f"The environment returned {what} in episode {self.number}, step {step}."
         )

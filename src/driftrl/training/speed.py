@@ -183,3 +183,15 @@ def _chained(x: Array, weights: list[Array], passes: Pass) -> tuple[Array, list[
         return x + 1e-6 * back, weights
     moved = zip(weights, reversed(slopes), strict=True)
     return x, [weight - 1e-6 * slope for weight, slope in moved]
+
+
+def product_rate(rounds: int = ROUNDS) -> float:
+    """Return multiplications and additions a second, in products of 256 × 256."""
+    product = Product((256, 256, 256), 1, 256, "forward")
+    call = _repeated(product)
+    times = []
+    for _ in range(rounds + 1):
+        started = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - started)
+    return REPEATS * product.flops / median(times[1:])  # the first one compiles

@@ -5,10 +5,11 @@ more or less often changes nothing in training.
 """
 
 import enum
+from functools import lru_cache
 
 import jax
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, UInt32
 
 
 class Purpose(enum.IntEnum):
@@ -22,9 +23,19 @@ class Purpose(enum.IntEnum):
 
 def key_for(seed: int, purpose: Purpose, *place: int) -> Key[Array, ""]:
     """Return the JAX key of a purpose at a place, such as (episode, step)."""
-    key = jax.random.key(seed)
-    for number in (int(purpose), *place):
-        key = jax.random.fold_in(key, number)
+    return _folded(_root(seed), np.array((purpose, *place), np.uint32))
+
+
+@lru_cache(maxsize=16)
+def _root(seed: int) -> Key[Array, ""]:
+    return jax.random.key(seed)
+
+
+@jax.jit
+def _folded(key: Key[Array, ""], numbers: UInt32[Array, " N"]) -> Key[Array, ""]:
+    """Fold numbers into a key one after the other, in one call: there is one a step."""
+    for place in range(len(numbers)):
+        key = jax.random.fold_in(key, numbers[place])
     return key
 
 

@@ -9,6 +9,7 @@ seeds = [0, 1, 2, 3, 4]
 
 [settings]                  # of every run, over the task's own
 episodes = 30
+forget_after = 5            # H and w of the methods that forget
 
 [presets.laptop]            # optional: settings to choose from, by --preset
 agent = { sac = { hidden = [64, 64] } }
@@ -17,6 +18,8 @@ agent = { sac = { hidden = [64, 64] } }
 name = "w3"
 methods = ["sw-ombrl"]
 settings = { forgetting = { window = 3 } }
+task = "hopper"             # optional: another task than the study's
+presets.laptop = { episodes = 20 }  # optional: what a preset means for it
 """
 
 from dataclasses import dataclass, field
@@ -37,6 +40,10 @@ class Variant:
     methods: tuple[str, ...] = ()
     """The methods it is about; none means all of the study's."""
     settings: dict[str, Any] = field(default_factory=dict)
+    task: str = ""
+    """Its task, if that is not the study's."""
+    presets: dict[str, Any] = field(default_factory=dict)
+    """What some of the study's presets mean for this variant in particular."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,9 @@ class Study:
     def __post_init__(self) -> None:
         if self.preset not in self.presets and (self.preset or self.presets):
             raise unknown_name("preset", self.preset, self.presets)
+        for named in (name for variant in self.variants for name in variant.presets):
+            if named not in self.presets:
+                raise unknown_name("preset of a variant", named, self.presets)
         for what in ("methods", "seeds", "variants"):
             values = getattr(self, what)
             require(len(values) > 0, f"A study needs {what}; the list is empty.")
@@ -83,12 +93,15 @@ class Study:
     def _run(self, variant: Variant, method: str, seed: int) -> RunConfig:
         own = {"seed": seed, "variant": variant.name}
         changes: dict[str, Any] = {}
-        for settings in (self.settings, self._preset(), variant.settings, own):
+        for settings in (
+            self.settings,
+            self.presets.get(self.preset, {}),
+            variant.settings,
+            variant.presets.get(self.preset, {}),
+            own,
+        ):
             changes = merged(changes, settings)
-        return configure(self.task, method, changes)
-
-    def _preset(self) -> dict[str, Any]:
-        return self.presets.get(self.preset, {})
+        return configure(variant.task or self.task, method, changes)
 
 
 def read_study(path: Path, preset: str | None = None) -> Study:

@@ -1,0 +1,126 @@
+"""HalfCheetah: a step of the agent against its update, the wrapper against Gymnasium.
+
+An agent's step is all that a decision costs: the environment, acting, storing, one
+update of the model, rollouts of K = 5 and one update of the policy, 256 × 256.  Beside
+it stands the compiled update alone, on the same data, in turn with it.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from driftrl.agents.practice import DeepState, practise
+from driftrl.agents.replay import make_replay
+from driftrl.config import RunConfig
+from driftrl.config_file import overridden
+from driftrl.envs.drifting import DriftingEnv, freeze
+from driftrl.envs.tasks import TASKS, configure
+from driftrl.training.loop import collect, make_session
+from driftrl.training.session import Session
+from driftrl.types import Data
+
+ROUNDS = 5
+ROUND_STEPS = 3000
+
+
+def main() -> None:
+    """Print both comparisons."""
+    console = Console()
+    table = Table("steps through", "µs a step", "rate against bare", box=None)
+    rates = stepping()
+    for name, taken in rates.items():
+        table.add_row(name, f"{taken:.1f}", f"{rates['bare'] / taken:.0%}")
+    console.print(table)
+    console.print()
+    table = Table("learning", "ms a step", "update alone", "more", box=None)
+    for when in ("episode", "step"):
+        step, update = agent_step(when)
+        table.add_row(when, f"{step:.2f}", f"{update:.2f}", f"{step / update - 1:.1%}")
+    console.print(table)
+
+
+def stepping() -> dict[str, float]:
+    """Return microseconds a step, unrepeated, of ours and of Gymnasium's own."""
+    once = overridden(TASKS["halfcheetah"].environment, {"action_repeat": 1})
+    made = gymnasium.make("HalfCheetah-v5")
+    envs = {
+        "bare": made.unwrapped,
+        "as gymnasium.make returns it": made,
+        "driftrl": freeze("halfcheetah", 1.0, once),
+    }
+    actions = np.random.default_rng(0).uniform(-1, 1, (ROUND_STEPS, 6))
+    return {
+        name: 1e6 * taken / ROUND_STEPS
+        for name, taken in _in_turn(
+            {name: _stepper(env, actions) for name, env in envs.items()}
+        ).items()
+    }
+
+
+def _stepper(env: gymnasium.Env, actions: np.ndarray) -> Callable[[], None]:
+    def step() -> None:
+        env.reset(seed=0)
+        for number, action in enumerate(actions, start=1):
+            env.step(action)
+            if number % 1000 == 0:
+                env.reset(seed=0)
+
+    return step
+
+
+def agent_step(when: str) -> tuple[float, float]:
+    """Return milliseconds of a whole step, and of the compiled update alone."""
+    config = overridden(
+        configure("halfcheetah", "sombrl"), {"agent": {"learning": {"when": when}}}
+    )
+    session = make_session(config)
+    env = freeze("halfcheetah", 1.0)
+    decisions = config.environment.decisions
+    for _ in range(2):  # compiles, and fills the memory
+        session.learn(collect(session, env, config.seed))
+    alone = _update(config, session.memory.since(1), session.state)
+    taken = _in_turn(
+        {"step": lambda: _episode(session, env, config), "update": alone}, rounds=3
+    )
+    return 1e3 * taken["step"] / decisions, 1e3 * taken["update"] / decisions
+
+
+def _episode(session: Session, env: DriftingEnv, config: RunConfig) -> None:
+    session.learn(collect(session, env, config.seed))
+    jax.block_until_ready(session.state)
+
+
+def _update(config: RunConfig, data: Data, state: DeepState) -> Callable[[], None]:
+    decisions = config.environment.decisions
+    replay = make_replay(data, 4 * decisions)
+    count, key = jnp.asarray(decisions, jnp.int32), jax.random.key(0)
+
+    def update() -> None:
+        jax.block_until_ready(practise(state, replay, count, config.agent, None, key))
+
+    return update
+
+
+def _in_turn(
+    calls: dict[str, Callable[[], None]], rounds: int = ROUNDS
+) -> dict[str, float]:
+    """Return the median seconds of each call; the first round does not count."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds + 1):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            call()
+            if number:
+                times[name].append(time.perf_counter() - started)
+    return {name: median(values) for name, values in times.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Machines of Gymnasium's MuJoCo suite (v5) as plants.
+
+Physics, rewards and starts are Gymnasium's own.  Four things differ: the agent acts in
+[−1, 1]; an action may be held for several steps of the environment; parameters can be
+set from their nominal values; and an episode ends before its time only on demand.
+"""
+
+# MuJoCo comes without type stubs, and its C module shows its names only at run time.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+from gymnasium import spaces
+
+from driftrl.config import EnvironmentConfig
+from driftrl.envs.parameters import (
+    Named,
+    check_disjoint,
+    checked,
+    parse_parameter,
+)
+from driftrl.envs.plant import Observation, Plant, StepResult
+from driftrl.envs.signals import Signals
+from driftrl.errors import EnvironmentFault, require
+
+_POSITIONS_AND_SPEEDS = {
+    f"include_{part}_in_observation": False
+    for part in ("cinert", "cvel", "qfrc_actuator", "cfrc_ext")
+}
+# What Gymnasium is asked to observe, by machine and variant; by default all it offers.
+_OBSERVED: dict[tuple[str, str], dict[str, Any]] = {
+    ("Ant", "paper"): {"include_cfrc_ext_in_observation": False},
+    ("Humanoid", "joints"): _POSITIONS_AND_SPEEDS,
+    ("HumanoidStandup", "joints"): _POSITIONS_AND_SPEEDS,
+}
+# After any of these MuJoCo goes on from a state that it made up.
+_LOST = tuple(
+    getattr(mujoco.mjtWarning, f"mjWARN_{name}")
+    for name in ("BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")
+)
+
+
+def _ignore(message: str) -> None:
+    """Take MuJoCo's warnings, which it would write to a file where the user stands.
+
+    Those that matter stop the plant; the rest is about Gymnasium's files.
+    """
+    del message
+
+
+mujoco.set_mju_user_warning(_ignore)
+
+
+class MujocoPlant(Plant):
+    """One machine of the suite."""
+
+    def __init__(
+        self, machine: str, config: EnvironmentConfig, render_mode: str | None = None
+    ) -> None:
+        require(
+            config.noise_std == 0,
+            f"{machine} has no process noise: environment.noise_std must be 0, "
+            f"received {config.noise_std!r}. Noise on what is observed is the "
+            "parameter 'observation_noise'.",
+        )
+        observed = _OBSERVED.get((machine, config.observation), {})
+        made = gymnasium.make(f"{machine}-v5", render_mode=render_mode, **observed)
+        self._inner: Any = made.unwrapped
+        self._machine = machine
+        self._config = config
+        self.metadata = self._inner.metadata
+        self.render_mode = render_mode
+        self.observation_space = made.observation_space
+        bounds: Any = made.action_space
+        self._centre = (bounds.high.astype(float) + bounds.low.astype(float)) / 2
+        self._reach = (bounds.high.astype(float) - bounds.low.astype(float)) / 2
+        self.action_space = spaces.Box(-1.0, 1.0, bounds.shape, dtype=np.float64)
+        self._signals = Signals()
+        self._parameters: dict[str, tuple[Named, Callable[[float], None]]] = {}
+
+    def set_parameters(self, values: Mapping[str, float]) -> None:
+        """Put parameters into force, by the names of ``envs.parameters``."""
+        for name, theta in values.items():
+            if name not in self._parameters:
+                self._parameters[name] = self._parameter(name)
+            named, put = self._parameters[name]
+            put(checked(named.row, theta, self._machine))
+
+    def _parameter(self, text: str) -> tuple[Named, Callable[[float], None]]:
+        named = parse_parameter(text, self._inner.model, self._machine)
+        others = [other for other, _ in self._parameters.values()]
+        check_disjoint([*others, named], self._machine)
+        if named.row.setter is not None:
+            return named, named.row.setter(self._inner.model, named.index)
+        whole = named.row.name.endswith("delay")
+
+        def put(theta: float) -> None:
+            setattr(self._signals, named.row.name, round(theta) if whole else theta)
+
+        return named, put
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode as Gymnasium does, near the machine's rest."""
+        super().reset(seed=seed)
+        obs, _ = self._inner.reset(seed=seed)
+        self._left = self._config.steps
+        self._time = self._inner.data.time
+        size = self._centre.shape[0]
+        return self._signals.reset(size, obs, self.np_random), {}
+
+    def step(self, action: np.ndarray) -> StepResult:
+        """Hold ``action`` in [−1, 1] for ``action_repeat`` steps."""
+        # Not np.clip, which takes longer than all the rest here.
+        clipped = np.minimum(np.maximum(action, -1.0), 1.0)
+        arriving = self._signals.command(clipped)
+        obs, total, ended = self._hold(self._centre + self._reach * arriving)
+        over, now = ended or self._left <= 0, self._inner.data.time
+        # A simulation that broke down was set back to its beginning, and its clock too.
+        if over or now <= self._time:
+            self._check()
+        self._time = now
+        seen = self._signals.observed(obs, self.np_random)
+        return seen, total, ended, over and not ended, {}
+
+    def _hold(self, control: np.ndarray) -> tuple[Observation, float, bool]:
+        repeat, terminates = self._config.action_repeat, self._config.terminates
+        total, held = 0.0, 0
+        while True:
+            obs, reward, failed, _, _ = self._inner.step(control)
+            total += float(reward)
+            held += 1
+            ended = bool(failed) and terminates
+            if ended or held == repeat:
+                self._left -= held
+                return obs, total, ended
+
+    def _check(self) -> None:
+        numbers = self._inner.data.warning.number
+        if lost := [one for one in _LOST if numbers[one]]:
+            names = ", ".join(one.name.removeprefix("mjWARN_") for one in lost)
+            raise EnvironmentFault(
+                f"MuJoCo reports that the simulation of {self._machine} became "
+                f"unstable ({names}) and goes on from a state that it made up."
+            )
+
+    def render(self) -> Any:
+        """Return or show the picture that MuJoCo draws."""
+        return self._inner.render()
+
+    def close(self) -> None:
+        """Close MuJoCo's window, if there is one."""
+        self._inner.close()

@@ -1,0 +1,27 @@
+"""What the drifting environment asks of a machine, whichever simulator runs it."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+Observation = np.ndarray
+StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
+
+
+class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
+    """A machine that acts on [−1, 1] and whose parameters can be set.
+
+    ``reset(seed=…)`` leaves nothing of the episode before: with the same seed,
+    parameters and actions an episode is the same, bit for bit.
+    """
+
+    @abstractmethod
+    def set_parameters(self, values: Mapping[str, float]) -> None:
+        """Put values into force, each from the nominal machine, by their names."""
+
+    @abstractmethod
+    def step(self, action: np.ndarray) -> StepResult:
+        """Hold an action in [−1, 1] for one decision."""

@@ -1,0 +1,75 @@
+"""The registry of plants: every machine that a task may be about.
+
+MuJoCo is imported when one of its machines is built, and no sooner.
+"""
+
+from collections.abc import Callable
+
+from jaxtyping import Array
+
+from driftrl.config import EnvironmentConfig
+from driftrl.envs.pendulum import decision_reward
+from driftrl.envs.pendulum_plant import PendulumPlant
+from driftrl.envs.plant import Plant
+from driftrl.envs.task import Task
+from driftrl.errors import InputError
+
+Make = Callable[[EnvironmentConfig, str | None], Plant]
+Reward = Callable[[Array, Array, Array], Array]
+Condition = Callable[[Array, Array, Array], Array]
+"""(obs, action, next_obs) ↦ whether the task ends in next_obs."""
+
+MUJOCO = (
+    "HalfCheetah",
+    "Hopper",
+    "InvertedDoublePendulum",
+    "Walker2d",
+    "Ant",
+    "Humanoid",
+    "HumanoidStandup",
+)
+
+
+def _mujoco(machine: str) -> Make:
+    def make(config: EnvironmentConfig, render_mode: str | None) -> Plant:
+        from driftrl.envs.mujoco_plant import MujocoPlant
+
+        return MujocoPlant(machine, config, render_mode)
+
+    return make
+
+
+PLANTS: dict[str, Make] = {
+    "pendulum": PendulumPlant,
+    **{machine: _mujoco(machine) for machine in MUJOCO},
+}
+_REWARDS: dict[str, Callable[[int, float], Reward]] = {"pendulum": decision_reward}
+
+
+def make_plant(
+    task: Task, environment: EnvironmentConfig, render_mode: str | None = None
+) -> Plant:
+    """Build the machine of a task."""
+    if task.plant not in PLANTS:
+        raise InputError(f"Task {task.name!r} has no environment in this installation.")
+    return PLANTS[task.plant](environment, render_mode)
+
+
+def known_reward(task: Task, environment: EnvironmentConfig) -> Reward:
+    """Return the reward of one decision as a learner may know it (see the plant)."""
+    if task.plant not in _REWARDS:
+        raise InputError(
+            f"agent.kind = 'gp' plans with a known reward, and the reward of task "
+            f"{task.name!r} is not known to the learner; choose agent.kind = "
+            "'ensemble' or 'sac'."
+        )
+    return _REWARDS[task.plant](environment.action_repeat, task.nominal)
+
+
+def known_end(task: Task, environment: EnvironmentConfig) -> Condition | None:
+    """Return when an episode of a task ends before its time; None if it never does."""
+    if not (task.may_end and environment.terminates):
+        return None
+    from driftrl.envs.healthy import ENDS
+
+    return ENDS.get(task.plant)

@@ -1,0 +1,160 @@
+"""What a run has learned, shown: its newest policy drives once more, and is filmed.
+
+The run may be finished or under way: its files are read, not locked and not changed.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from driftrl.agents.interface import Policy
+from driftrl.config import RunConfig
+from driftrl.config_file import from_dict, read_toml
+from driftrl.drift.schedules import Constant
+from driftrl.errors import (
+    CorruptFile,
+    DriftrlError,
+    InputError,
+    at_least,
+    positive,
+    require,
+)
+from driftrl.results.records import CONFIG_FILE, RECORDS_FILE, read_records
+from driftrl.training.checkpoint import load_checkpoint, saved_checkpoints
+from driftrl.training.evaluate import evaluate
+from driftrl.training.filming import drawn_environment, filmed, try_out
+from driftrl.training.loop import make_agent
+from driftrl.training.streams import Purpose, key_for
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is to be played; what is None is as in the last episode of the run."""
+
+    episode: int | None = None
+    """Number of the episode whose system is driven."""
+    theta: float | None = None
+    """θ, in place of that episode's."""
+    seed: int | None = None
+    """Seed of start and planner (default: the run's)."""
+    fps: float | None = None
+    """Frames a second (default: as fast as the machine)."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One rollout of a run's newest policy."""
+
+    learned: int
+    """Episodes that the policy was learned from, at most: those before it."""
+    episode: int
+    """Whose place on the schedule's clock the system is at."""
+    theta: float
+    seed: int
+    value: float
+    """Its return."""
+    video: Path
+
+
+def read_config(directory: Path) -> RunConfig:
+    """Return the configuration of the run in a directory."""
+    path = directory / CONFIG_FILE
+    require(
+        path.is_file(),
+        f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. Of a "
+        "study, name one of the directories in it.",
+    )
+    table = read_toml(path)
+    table.pop("versions", None)
+    return from_dict(RunConfig, table)
+
+
+def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
+    """Roll out the newest policy of a run, without exploration, and film it.
+
+    It is the rollout by which the policy would be judged in that episode: the streams
+    of chance are the same.
+
+    Args:
+        directory: The run.
+        scene: On which system.
+        out: The mp4 (default: in the run's ``videos/``).
+    """
+    config = read_config(directory)
+    seed = config.seed if scene.seed is None else scene.seed
+    at_least("--seed", seed, 0)
+    if scene.fps is not None:
+        positive("--fps", scene.fps)
+    policy, learned = newest_policy(directory, config)
+    number = learned if scene.episode is None else scene.episode
+    place = _place(directory, config, number)
+    if scene.theta is not None:
+        config = replace(config, drift=Constant(value=scene.theta))
+    natural = try_out(config)
+    with closing(drawn_environment(config)) as env:
+        env.reset(seed=0, options=place)
+        theta = env.theta
+        if out is None:
+            name = f"play-{learned:06d}-episode{number}-theta{theta:.4g}-s{seed}.mp4"
+            out = directory / "videos" / name
+        title = policy_title(learned)
+        value = evaluate(
+            policy,
+            env,
+            episodes=1,
+            seed=seed,
+            place=place,
+            watch=lambda env, _: filmed(out, env, title, scene.fps or natural),
+        )
+    assert value is not None
+    return Played(learned, number, theta, seed, value, out)
+
+
+def policy_title(learned: int) -> str:
+    """Return how the policy that a checkpoint drives is spoken of."""
+    return f"policy after {learned} episode{'' if learned == 1 else 's'}"
+
+
+def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
+    """Return the policy of the newest readable checkpoint, and its episodes.
+
+    Raises:
+        InputError: There is no checkpoint yet.
+        CorruptFile: There are, and none can be read.
+    """
+    agent, _ = make_agent(config)
+    template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
+    place = directory / "checkpoint"
+    looked: list[int] = []
+    problem: DriftrlError = InputError(
+        f"The run in {directory} has no checkpoint yet; it writes one after every "
+        "episode. Wait for the first."
+    )
+    # A run under way replaces its checkpoints: while they change, look again.
+    while (saved := saved_checkpoints(place)) != looked:
+        looked = saved
+        for episodes in reversed(saved):
+            try:
+                state = load_checkpoint(place, episodes, template)
+            except CorruptFile as error:
+                problem = error
+            else:
+                return agent.policy(state), episodes
+    raise problem
+
+
+def _place(directory: Path, config: RunConfig, number: int) -> dict[str, int]:
+    """Return where episode n is on the clocks of the environment."""
+    require(number >= 1, f"--episode counts from 1, received {number}.")
+    path = directory / RECORDS_FILE
+    records = read_records(path) if path.is_file() else []
+    require(
+        config.clock == "episodes" or number <= len(records) + 1,
+        f"The schedule of {directory} counts decisions, so θ of episode {number} is "
+        f"not known before the {number - 1} episodes before it have been run; there "
+        f"are {len(records)}. Choose an earlier --episode, or --theta.",
+    )
+    return {
+        "episode": number,
+        "decisions": sum(record.steps for record in records[: number - 1]),
+    }

@@ -1,0 +1,296 @@
+"""``driftrl play`` and ``driftrl run --video-every`` as a user meets them."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from driftrl.cli.main import main
+from driftrl.config import RunConfig
+from driftrl.config_file import to_dict, toml_text
+from driftrl.envs.drifting import freeze, make_env
+from driftrl.envs.tasks import configure
+from driftrl.training import loop, playback
+from driftrl.training.checkpoint import load_checkpoint
+from driftrl.training.run_directory import RunDirectory
+from driftrl.training.streams import Purpose, integer_for, key_for
+from driftrl.training.video import headless
+from driftrl.types import EpisodeRecord
+
+Read = Callable[[Path], tuple[float, np.ndarray]]
+SETTINGS: dict[str, Any] = {
+    "episodes": 4,
+    "seed": 3,
+    "environment": {"steps": 12, "action_repeat": 2, "start": "random"},
+    "drift": {"start": 1},
+    "agent": {
+        "sac": {"hidden": [8, 8], "batch": 4, "critic": "plain"},
+        "learning": {"model_updates": 1, "policy_updates": 1, "least_transitions": 4},
+    },
+    "evaluation": {"episodes": 1},
+}
+CONFIG = configure("pendulum-decay", "sac", SETTINGS)
+RATE = make_env("pendulum").metadata["render_fps"]
+
+
+@pytest.fixture(autouse=True)
+def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = dict(os.environ)
+    headless(environment)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after_three(record: EpisodeRecord) -> None:
+    if record.episode == 3:
+        raise Stop
+
+
+@pytest.fixture(scope="session")
+def halted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a run of four episodes that was stopped after three."""
+    directory = tmp_path_factory.mktemp("runs") / "halted"
+    with pytest.raises(Stop):
+        loop.run(CONFIG, directory, on_episode=stop_after_three)
+    return directory
+
+
+@pytest.fixture
+def run(halted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(halted, tmp_path / "run"))
+
+
+def play(directory: Path, *options: str) -> int:
+    return main(["play", str(directory), *options])
+
+
+def played(
+    capsys: pytest.CaptureFixture[str], directory: Path, *options: str
+) -> dict[str, Any]:
+    assert play(directory, "--json", *options) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)
+
+
+def files(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def by_hand(directory: Path, episode: int, theta: float, seed: int = 3) -> float:
+    """Roll out the policy after three episodes in a loop of our own."""
+    agent, _ = loop.make_agent(CONFIG)
+    template = agent.initial_state(key=key_for(3, Purpose.LEARNING, 0))
+    state = load_checkpoint(directory / "checkpoint", 3, template)
+    policy = agent.policy(state).without_noise()
+    env = freeze(CONFIG.task, theta, CONFIG.environment)
+    obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, episode, 0))
+    total, truncated = 0.0, False
+    for step in range(6):
+        key = key_for(seed, Purpose.EVALUATION, episode, 0, step)
+        action, _ = policy.act(obs, None, key=key)
+        obs, reward, _, truncated, _ = env.step(action)
+        total += reward
+    assert truncated
+    return total
+
+
+def test_plays_the_newest_policy_on_the_last_system(
+    run: Path, capsys: pytest.CaptureFixture[str], read_video: Read
+) -> None:
+    before = files(run)
+    document = played(capsys, run)
+    theta = CONFIG.drift(3)
+    assert document == {
+        "return": by_hand(run, 3, theta),
+        "learned": 3,
+        "episode": 3,
+        "theta": theta,
+        "seed": 3,
+        "video": document["video"],
+    }
+    name = f"videos/play-000003-episode3-theta{theta:.4g}-s3.mp4"
+    assert document["video"] == str(run / name)
+    fps, frames = read_video(run / name)
+    assert frames.shape == (1 + 6, 500, 500, 3)
+    assert fps == RATE / 2  # a decision is held for two steps
+    after = files(run)
+    assert {path: after[path] for path in after if path != name} == before
+
+
+def test_says_in_words_how_it_went_and_where_the_video_is(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert play(run, "--theta", "2.5") == 0
+    out, _ = capsys.readouterr()
+    value = by_hand(run, 3, 2.5)
+    assert out == (
+        f"The policy after 3 episodes has return {value:.2f} at θ = 2.5.\n"
+        f"The video is {run}/videos/play-000003-episode3-theta2.5-s3.mp4\n"
+    )
+
+
+@pytest.mark.parametrize(("learned", "words"), [(1, "1 episode"), (2, "2 episodes")])
+def test_a_policy_is_spoken_of_by_what_it_has_lived_through(
+    learned: int, words: str
+) -> None:
+    assert playback.policy_title(learned) == f"policy after {words}"
+
+
+def test_what_is_played_is_what_the_run_will_be_judged_by(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foretold = played(capsys, run, "--episode", "4")
+    loop.run(CONFIG, run, resume=True)
+    row = json.loads((run / "episodes.jsonl").read_text().splitlines()[3])
+    assert (foretold["return"], foretold["theta"]) == (row["return_eval"], row["theta"])
+
+
+def test_options(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], read_video: Read
+) -> None:
+    out = tmp_path / "elsewhere" / "film.mp4"
+    options = ("--seed", "8", "--theta", "1.5", "--fps", "7", "--out", str(out))
+    document = played(capsys, run, *options)
+    assert document["return"] == by_hand(run, 3, 1.5, seed=8)
+    assert document["return"] != by_hand(run, 3, 1.5)
+    assert (document["video"], document["seed"]) == (str(out), 8)
+    assert read_video(out)[0] == 7.0
+    assert not (run / "videos").exists()
+    assert played(capsys, run, "--episode", "1")["theta"] == CONFIG.drift(1)
+
+
+def test_a_run_under_way_is_not_disturbed(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunDirectory(run, CONFIG, resume=True, warn=print):
+        assert played(capsys, run)["learned"] == 3
+
+
+def damage(run: Path, episodes: int) -> None:
+    path = run / "checkpoint" / f"{episodes:06d}" / "state.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def test_the_newest_checkpoint_that_can_be_read_counts(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(run, 3)
+    assert played(capsys, run)["learned"] == 2
+    damage(run, 2)
+    assert play(run) == 1
+    assert "000002 is damaged" in capsys.readouterr().err
+
+
+def test_checkpoints_replaced_while_they_are_read_are_looked_for_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = run / "checkpoint"
+
+    def load(directory: Path, episodes: int, template: Any) -> Any:
+        if episodes == 3:  # by the time it is read, the run is at 7
+            for old in (2, 3):
+                shutil.move(place / f"{old:06d}", place / f"{old + 4:06d}")
+        return load_checkpoint(directory, episodes, template)
+
+    monkeypatch.setattr(playback, "load_checkpoint", load)
+    assert playback.newest_policy(run, CONFIG)[1] == 7
+
+
+def refusal(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> str:
+    assert play(directory, *options) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "Traceback" not in err
+    return err
+
+
+def test_bad_input(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(run)
+    assert "no config.toml" in refusal(capsys, run.parent)
+    for options, sentence in [
+        (("--out", "film.avi"), "--out must end in .mp4, received film.avi"),
+        (("--fps", "0"), "--fps must be positive, received 0.0"),
+        (("--episode", "0"), "--episode counts from 1, received 0"),
+        (("--seed", "-1"), "--seed must be a number of at least 0, received -1"),
+        (("--theta", "-1"), "-1"),
+    ]:
+        assert sentence in refusal(capsys, run, *options)
+    shutil.rmtree(run / "checkpoint")
+    assert "no checkpoint yet" in refusal(capsys, run)
+    kept = {path for path in before if not path.startswith("checkpoint")}
+    assert files(run).keys() == kept
+
+
+def test_theta_of_a_clock_of_decisions_is_known_one_episode_ahead(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = configure("pendulum-decay", "sac", {**SETTINGS, "clock": "decisions"})
+    (run / "config.toml").write_text(toml_text(to_dict(changed)))
+    # Six decisions an episode.
+    assert played(capsys, run, "--episode", "4")["theta"] == changed.drift(18)
+    assert played(capsys, run, "--episode", "2")["theta"] == changed.drift(6)
+    sentence = refusal(capsys, run, "--episode", "5")
+    assert "counts decisions" in sentence and "--theta" in sentence
+
+
+def arguments(out: Path, config: RunConfig = CONFIG) -> list[str]:
+    path = out.parent / "config.toml"
+    path.write_text(toml_text(to_dict(config)))
+    return [
+        *("run", config.task, "--method", config.method),
+        *("--config", str(path), "--out", str(out), "--quiet"),
+    ]
+
+
+def test_a_run_is_filmed_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], read_video: Read
+) -> None:
+    out = tmp_path / "run"
+    assert main([*arguments(out), "--video-every", "2"]) == 0
+    assert capsys.readouterr().out == (
+        f"Results are in {out}/episodes.jsonl\nVideos are in {out}/videos\n"
+    )
+    names = ["000001.mp4", "000003.mp4", "000004.mp4"]
+    assert sorted(os.listdir(out / "videos")) == names
+    fps, frames = read_video(out / "videos" / "000004.mp4")
+    assert len(frames) == 7
+    assert fps == RATE / 2  # a decision is held for two steps
+
+
+@pytest.mark.parametrize("command", ["run", "play"])
+def test_without_the_extra_nothing_is_started(
+    run: Path,
+    tmp_path: Path,
+    command: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    new = tmp_path / "new"
+    filmed = [*arguments(new), "--video-every", "1"]
+    assert main(filmed if command == "run" else ["play", str(run)]) == 2
+    sentence = "driftrl: Videos need the extra 'video': pip install 'driftrl[video]'.\n"
+    assert capsys.readouterr() == ("", sentence)
+    assert not new.exists() and not (run / "videos").exists()
+
+
+def test_every_nth_is_at_least_every(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments(tmp_path / "run"), "--video-every", "0"]) == 2
+    assert "--video-every must be a number of at least 1" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,196 @@
+"""A run that is filmed: which episodes, what is in them, and that nothing changes."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.error import DependencyNotInstalled
+
+from driftrl.config import RunConfig
+from driftrl.envs.drifting import DriftingEnv, make_env
+from driftrl.errors import InputError
+from driftrl.memory.episodes import load_episode
+from driftrl.training import filming, loop
+from driftrl.training.filming import Camera, caption, drawn_environment, real_time
+from driftrl.training.session import Session
+from driftrl.training.video import NOT_INSTALLED, headless
+
+Read = Callable[[Path], tuple[float, np.ndarray]]
+
+
+@pytest.fixture(autouse=True)
+def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = dict(os.environ)
+    headless(environment)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def camera(directory: Path, every: int = 2) -> Camera:
+    return Camera(directory / "videos", every, last=5, fps=6.0)
+
+
+def run(config: RunConfig, directory: Path, watch: Camera | None) -> list[dict]:
+    loop.run(config, directory, resume=True, warn=lambda _: None, watch=watch)
+    lines = (directory / "episodes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        del row["wall_s"]
+    return rows
+
+
+def videos(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory / "videos"))
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, episode: int, step: int) -> None:
+    """Press Ctrl-C in the middle of an episode."""
+    honest, taken = Session.observe, []
+
+    def observe(
+        self: Session, obs: np.ndarray, reward: float, terminated: bool, truncated: bool
+    ) -> None:
+        if self.number == episode:
+            taken.append(reward)
+        if len(taken) == step:
+            raise KeyboardInterrupt
+        honest(self, obs, reward, terminated, truncated)
+
+    monkeypatch.setattr(Session, "observe", observe)
+
+
+@pytest.mark.parametrize(
+    ("every", "last", "expected"),
+    [
+        (1, 4, [1, 2, 3, 4]),
+        (2, 5, [1, 3, 5]),
+        (2, 6, [1, 3, 5, 6]),
+        (4, 10, [1, 5, 9, 10]),
+        (100, 3, [1, 3]),
+    ],
+)
+def test_films_every_nth_and_the_last(
+    tmp_path: Path, every: int, last: int, expected: list[int]
+) -> None:
+    chosen = Camera(tmp_path, every, last, 6.0)
+    assert [n for n in range(1, last + 1) if chosen.films(n)] == expected
+
+
+def test_words_in_the_picture() -> None:
+    assert caption("episode 7", 1.36788, 12, -345.678) == [
+        "episode 7   θ = 1.368",
+        "step 12   return −345.7",
+    ]
+
+
+def test_a_film_of_the_pendulum_runs_in_the_simulators_time(tiny: RunConfig) -> None:
+    env = drawn_environment(tiny)
+    rate = env.metadata["render_fps"]
+    assert real_time(env, 5) == rate / 5
+    env.metadata = {}
+    assert real_time(env, 2) == 10.0
+
+
+def test_filming_changes_nothing_and_survives_an_interrupt(
+    tiny: RunConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read_video: Read,
+) -> None:
+    plain, whole, parts = (tmp_path / name for name in ("plain", "whole", "parts"))
+    rows = run(tiny, plain, None)
+    assert run(tiny, whole, camera(whole)) == rows
+    assert not (plain / "videos").exists()
+    assert videos(whole) == ["000001.mp4", "000003.mp4", "000005.mp4"]
+    fps, frames = read_video(whole / "videos" / "000003.mp4")
+    # The start, and 40/5 decisions.
+    assert (fps, frames.shape) == (6.0, (1 + 8, 500, 500, 3))
+    interrupt(monkeypatch, episode=3, step=4)
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny, parts, camera(parts))
+    assert videos(parts) == ["000001.mp4"], "nothing of episode 3, not even a part"
+    monkeypatch.undo()
+    # What a kill would leave, and what is being played meanwhile.
+    (parts / "videos" / ".000003.mp4.0123456789abcdef.tmp").write_bytes(b"half")
+    (parts / "videos" / ".play-000002.mp4.0123456789abcdef.tmp").write_bytes(b"half")
+    assert run(tiny, parts, camera(parts)) == rows
+    playing, *resumed = videos(parts)
+    assert playing.startswith(".play") and resumed == videos(whole)
+    for name in resumed:
+        paths = (directory / "videos" / name for directory in (whole, parts))
+        one, other = (path.read_bytes() for path in paths)
+        assert one == other, f"{name} is the film of an uninterrupted run"
+
+
+def test_frames_show_the_machine_as_it_moves(
+    tiny: RunConfig, tmp_path: Path, read_video: Read
+) -> None:
+    run(tiny, tmp_path, camera(tmp_path, every=100))
+    _, frames = read_video(tmp_path / "videos" / "000001.mp4")
+    episode = load_episode(tmp_path / "memory", 1)
+    states = np.concatenate([episode.obs[:1], episode.next_obs])
+    assert np.std(states[:, 1]) > 0.05, "it moves"
+    for frame, (cosine, sine, _) in zip(frames.astype(int), states, strict=True):
+        red = (frame[..., 0] > frame[..., 1] + 60) & (np.arange(500) > 70)[:, None]
+        row, column = np.argwhere(red).mean(axis=0)
+        # Gymnasium draws the rod from the middle, counter-clockwise from upright.
+        place = np.array([250 - row, 250 - column])
+        np.testing.assert_allclose(
+            place / np.linalg.norm(place), [cosine, sine], atol=0.05
+        )
+
+
+def test_drawing_changes_nothing_in_mujoco() -> None:
+    drawn = make_env("halfcheetah", render_mode="rgb_array")
+    plain = make_env("halfcheetah")
+    start, same = (env.reset(seed=3)[0] for env in (drawn, plain))
+    np.testing.assert_array_equal(start, same)
+    try:
+        assert drawn.render().shape == (480, 480, 3)
+    except Exception as error:
+        pytest.skip(f"there is nothing to draw with: {error}")
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        action = rng.uniform(-1, 1, 6)
+        one, other = drawn.step(action), plain.step(action)
+        drawn.render()
+        np.testing.assert_array_equal(one[0], other[0])
+        assert one[1] == other[1]
+    drawn.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (DependencyNotInstalled("pygame"), NOT_INSTALLED),
+        (
+            AttributeError("'NoneType' object has no attribute 'eglQueryString'"),
+            r"'pendulum' can't be drawn here: AttributeError: .*eglQuery.*libegl1",
+        ),
+        (InputError("No such θ."), "^No such θ.$"),
+    ],
+)
+def test_what_can_not_be_drawn_is_refused_with_a_reason(
+    tiny: RunConfig, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(DriftingEnv, "render", fail)
+    if sentence is NOT_INSTALLED:
+        sentence = r"^Videos need the extra 'video': pip install 'driftrl\[video\]'.$"
+    with pytest.raises(InputError, match=sentence):
+        filming.try_out(tiny)
+
+
+@pytest.mark.parametrize("encoder", ["/no/such/encoder", "/bin/false"])
+def test_what_can_not_be_encoded_is_refused_with_a_reason(
+    tiny: RunConfig, monkeypatch: pytest.MonkeyPatch, encoder: str
+) -> None:
+    assert filming.try_out(tiny) > 0
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", encoder)
+    with pytest.raises(InputError, match="can't be encoded here: "):
+        filming.try_out(tiny)
