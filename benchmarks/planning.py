@@ -35,7 +35,7 @@ from driftrl.config_gp import GPAgentConfig, ICEMConfig
 from driftrl.envs import pendulum
 from driftrl.envs.tasks import configure, task_named
 from driftrl.imagination.rollout import Predict, optimistic_return
-from driftrl.memory.episodes import load_memory
+from driftrl.memory.episodes import EpisodeMemory, load_memory
 from driftrl.models import gp
 from driftrl.models.base import Prediction
 from driftrl.training.loop import run
@@ -62,10 +62,17 @@ def first_episodes() -> Data:
     """Let an agent learn the pendulum, and return the transitions it collected."""
     config = configure("pendulum", "sombrl", {"episodes": EPISODES})
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        run(config, directory, resume=False, on_episode=lambda _: None, warn=print)
-        sizes = TASK.state_size, TASK.action_size
-        return load_memory(directory / "memory", EPISODES, *sizes).since(1)
+        directory, lengths = Path(name), list[int]()
+        run(
+            config,
+            directory,
+            resume=False,
+            on_episode=lambda record: lengths.append(record.steps),
+            warn=print,
+        )
+        memory = EpisodeMemory(TASK.state_size, TASK.action_size)
+        load_memory(directory / "memory", memory, lengths)
+        return memory.since(1)
 
 
 def decision(predict: Predict) -> icem.Plan:

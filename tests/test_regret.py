@@ -225,7 +225,7 @@ def test_nothing_recorded_and_mixed_tasks_are_refused() -> None:
     other = make_run("sombrl", 1, [-100.0])
     config = {**other.config, "task": "car"}
     mixed = [make_run("sombrl", 0, [-100.0]), dataclasses.replace(other, config=config)]
-    with pytest.raises(InputError, match="of 2: task = car; task = pendulum"):
+    with pytest.raises(InputError, match="of 2: car; pendulum"):
         compare_methods(mixed, TABLE)
 
 

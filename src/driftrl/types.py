@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 Vector = Float[np.ndarray, " D"]
+Precision = type[np.float32] | type[np.float64]
+"""Of the numbers that transitions are stored in."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Data:
     """Whether the task ended in ``next_obs``."""
     offset: int = 0
     """Transitions ever recorded before the first of these."""
+    origin: object = None
+    """Whose transitions these are: of one origin, those of one number are the same."""
 
     def __len__(self) -> int:
         """Return the number of transitions."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from inspect import unwrap
 from typing import Any
 
 import jax
@@ -9,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.agents import practice, sac
+from driftrl.agents import deep_agent, practice, sac
 from driftrl.agents.deep_agent import DeepAgent
 from driftrl.agents.interface import Agent, Occasion, Policy
 from driftrl.agents.practice import DeepState
+from driftrl.agents.replay import Replay, make_replay
 from driftrl.config_deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -24,6 +26,7 @@ from driftrl.config_deep import (
     SoftResetConfig,
 )
 from driftrl.errors import EnvironmentFault, InputError
+from driftrl.memory.episodes import EpisodeMemory
 from driftrl.models import ensemble
 from driftrl.types import Data, Episode, Transition
 
@@ -143,11 +146,118 @@ def test_steps_learn_as_much_as_an_episode() -> None:
     for step in range(STEPS):
         key = jax.random.fold_in(KEY, step)
         state, lesson = stepwise.observe(state, lesson, row, key=key)
-    assert int(lesson.size) == 8 + STEPS
+    assert lesson.size == 8 + STEPS
     assert int(state.policy.updates) == int(learned().policy.updates) == 2 * 5 * 3
     told = Occasion(3, STEPS, collected=STEPS)
     after = stepwise.learn(state, data(13), told, key=KEY)
     assert same(after.policy, state.policy)
+
+
+def test_the_normalisation_follows_the_data_at_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the first practice of an episode, then after a twentieth or a batch of 4."""
+    sizes: list[int] = []
+
+    def noted(state: DeepState, replay: Replay) -> DeepState:
+        sizes.append(int(replay.size))
+        return practice.measured(state, replay)
+
+    monkeypatch.setattr(deep_agent, "measured", noted)
+    monkeypatch.setattr(deep_agent, "practise", lambda state, *_: state)
+    config = replace(CONFIG, learning=replace(CONFIG.learning, when="step"))
+    row = Transition(np.zeros(2), np.zeros(1), 1.0, np.ones(2), False, False)
+    for retained, expected in ((3, [6, 10, 14]), (98, [99, 103, 108])):
+        one = DeepAgent((2, 1), config, capacity=120, steps=12)
+        state, lesson = start(config), one.begin_lesson(lambda n=retained: data(n))
+        assert lesson is not None
+        for _ in range(12):
+            state, lesson = one.observe(state, lesson, row, key=KEY)
+        assert sizes == expected
+        sizes.clear()
+
+
+# ---- what is kept between episodes ---------------------------------------------------
+
+
+def lived(lengths: list[int]) -> list[Episode]:
+    rows = [data(length) for length in lengths]
+    return [Episode(r.obs, r.actions, r.rewards, r.next_obs, False) for r in rows]
+
+
+@pytest.mark.parametrize(
+    ("when", "rule", "kept"),
+    [
+        ("episode", "constant", 2),
+        ("episode", "constant", 9),  # in the end more than there is room for
+        ("episode", "theory", 3),
+        ("step", "constant", 2),
+        ("step", "theory", 3),
+    ],
+)
+def test_learning_does_not_depend_on_what_is_kept(
+    when: Any, rule: Any, kept: int
+) -> None:
+    """One agent for all episodes, and a fresh one each: equal bit for bit.
+
+    Of a capacity of 20 rows and episodes of 5, so that a ring comes round.
+    """
+    config = replace(
+        CONFIG,
+        learning=replace(CONFIG.learning, when=when),
+        optimism=DeepOptimismConfig(rule=rule),
+    )
+    old, memory = agent(config), EpisodeMemory(2, 1, np.float32)
+    state = fresh = start(config)
+    for number, episode in enumerate(lived([5, 4, 5, 5, 3, 5, 5]), start=1):
+        state, fresh = (
+            taught(one, before, memory, episode, max(1, number - kept))
+            for one, before in ((old, state), (agent(config), fresh))
+        )
+        memory.append(episode)
+        first = max(1, number + 1 - kept)
+        told = Occasion(number + 1, STEPS, collected=len(episode))
+        state, fresh = (
+            one.learn(before, memory.since(first), told, key=KEY)
+            for one, before in ((old, state), (agent(config), fresh))
+        )
+        memory.release(before=first)
+        assert same(state, fresh), number
+    assert int(state.policy.updates) > 0
+
+
+def taught(
+    one: DeepAgent, state: DeepState, memory: EpisodeMemory, episode: Episode, m: int
+) -> DeepState:
+    """Live through an episode, having learned from those since m."""
+    lesson = one.begin_lesson(lambda: memory.since(m))
+    for step in range(len(episode)):
+        if lesson is None:
+            break
+        seen = Transition(
+            episode.obs[step],
+            episode.actions[step],
+            float(episode.rewards[step]),
+            episode.next_obs[step],
+            False,
+            False,
+        )
+        key = jax.random.fold_in(KEY, step)
+        state, lesson = one.observe(state, lesson, seen, key=key)
+    return state
+
+
+def test_information_of_many_rows_is_judged_in_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = learned()
+    assert state.model is not None
+    replay = make_replay(data(50), 60)
+    whole = deep_agent._information(state.model, replay)
+    monkeypatch.setattr(deep_agent, "_AT_ONCE", 16)
+    again = jax.jit(lambda *given: unwrap(deep_agent._information)(*given))
+    blocks = again(state.model, replay)
+    np.testing.assert_allclose(blocks, whole, rtol=1e-5)
 
 
 # ---- the end of a task ---------------------------------------------------------------

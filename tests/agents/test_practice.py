@@ -10,8 +10,14 @@ import pytest
 from jaxtyping import Array
 
 from driftrl.agents import practice
-from driftrl.agents.practice import DeepState, current_weight, practise
-from driftrl.agents.replay import Replay, append, make_replay, row_of
+from driftrl.agents.practice import (
+    DeepState,
+    current_weight,
+    measured,
+    practise,
+)
+from driftrl.agents.replay import Replay, make_replay
+from driftrl.agents.sac import Batch
 from driftrl.config_deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -22,7 +28,7 @@ from driftrl.config_deep import (
     SACConfig,
     SoftResetConfig,
 )
-from driftrl.types import Data, Transition
+from driftrl.types import Data
 
 SIZES = (2, 1)
 SMALL: dict[str, Any] = {
@@ -34,6 +40,7 @@ CONFIG = EnsembleAgentConfig(
     imagination=ImaginationConfig(steps=2),
     **SMALL,
 )
+SEPARATE = replace(CONFIG, model=replace(CONFIG.model, separate_batches=True))
 MODEL_FREE = SACAgentConfig(**SMALL)
 KEY = jax.random.key(5)
 ROWS = 9
@@ -66,30 +73,28 @@ def practised(
     config: practice.Config, replay: Replay, units: int = 5, end: Any = None
 ) -> DeepState:
     count = jnp.asarray(units, jnp.int32)
-    return practise(fresh(config), replay, count, config, end, KEY)
-
-
-def test_replay_keeps_order_and_pads_with_zeros() -> None:
-    data = transitions(3)
-    replay = make_replay(data, 5)
-    assert int(replay.size) == 3
-    np.testing.assert_allclose(replay.data.obs[:3], data.obs, rtol=1e-6)
-    np.testing.assert_array_equal(replay.data.next_obs[3:], np.zeros((2, 2)))
-    row = Transition(np.ones(2), np.full(1, 0.5), 7.0, np.full(2, 2.0), True, False)
-    longer = append(replay, row_of(row))
-    assert int(longer.size) == 4
-    assert longer.data.rewards.tolist()[3:] == [7.0, 0.0]
-    assert longer.data.terminated.tolist() == [0.0, 0.0, 0.0, 1.0, 0.0]
-    assert same(longer.data.obs[:3], replay.data.obs[:3])
+    state = measured(fresh(config), replay)
+    return practise(state, replay, count, config, end, KEY)
 
 
 @pytest.mark.parametrize("config", [CONFIG, MODEL_FREE], ids=["ensemble", "sac"])
 def test_padding_is_never_learned_from(config: practice.Config) -> None:
     replay = replay_of(transitions(6))
     poisoned = jax.tree.map(lambda column: column.at[6:].set(jnp.nan), replay.data)
-    found = practised(config, Replay(poisoned, replay.size))
+    found = practised(config, replay._replace(data=poisoned))
     assert same(found, practised(config, replay))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+
+
+@pytest.mark.parametrize("config", [CONFIG, MODEL_FREE, SEPARATE])
+def test_where_a_ring_begins_does_not_matter(config: practice.Config) -> None:
+    """Bit for bit: the sums of the statistics too are taken in the order of rows."""
+    replay = replay_of(transitions(8))
+    expected = practised(config, replay)
+    for start in (1, 5, 8):
+        columns = [jnp.roll(column, start, axis=0) for column in replay.data]
+        turned = Replay(Batch(*columns), jnp.asarray(start, jnp.int32), replay.size)
+        assert same(practised(config, turned), expected)
 
 
 @pytest.mark.parametrize("config", [CONFIG, MODEL_FREE], ids=["ensemble", "sac"])
@@ -191,9 +196,8 @@ def test_member_dynamics_differ_from_the_mean() -> None:
 
 
 def test_separate_batches_reach_the_members() -> None:
-    separate = replace(CONFIG, model=replace(CONFIG.model, separate_batches=True))
     replay = replay_of(transitions(6))
-    assert not same(practised(separate, replay).model, practised(CONFIG, replay).model)
+    assert not same(practised(SEPARATE, replay).model, practised(CONFIG, replay).model)
 
 
 def test_notes_are_means_over_units() -> None:

@@ -22,7 +22,7 @@ from driftrl.memory.episodes import (
     load_memory,
     save_episode,
 )
-from driftrl.types import Episode
+from driftrl.types import Data, Episode, Precision
 
 Unchecked = Callable[[ModuleType], Any]
 ARRAYS = ("obs", "actions", "rewards", "next_obs")
@@ -41,10 +41,13 @@ def _episode(
     )
 
 
-def _assert_equal(left: Any, right: Any) -> None:
+def _assert_equal(
+    left: Any, right: Any, precision: Precision = np.float64, first: int = 0
+) -> None:
     for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
-        assert getattr(left, name).dtype == np.float64
+        expected = getattr(right, name)[first:].astype(precision)
+        np.testing.assert_array_equal(getattr(left, name), expected)
+        assert getattr(left, name).dtype == precision
 
 
 def _filled(*lengths: int) -> EpisodeMemory:
@@ -108,17 +111,42 @@ def test_stored_episodes_cannot_be_changed() -> None:
         setattr(memory.episode(1), "obs", episode.obs)  # noqa: B010
 
 
+def _rounded(episode: Episode) -> Episode:
+    """Return an episode in single precision."""
+    single = {name: getattr(episode, name).astype(np.float32) for name in ARRAYS}
+    return dataclasses.replace(episode, **single)
+
+
 def test_single_precision_is_stored_without_loss() -> None:
-    single = _episode(4)
-    single = dataclasses.replace(
-        single, **{name: getattr(single, name).astype(np.float32) for name in ARRAYS}
-    )
     memory = EpisodeMemory(3, 2)
-    memory.append(single)
-    for name in ARRAYS:
-        stored = getattr(memory.episode(1), name)
-        assert stored.dtype == np.float64
-        np.testing.assert_array_equal(stored, getattr(single, name))
+    memory.append(_rounded(_episode(4)))
+    _assert_equal(memory.episode(1), _rounded(_episode(4)))
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_file_holds_what_the_memory_holds(
+    tmp_path: Path, precision: Precision
+) -> None:
+    """Bit for bit, so that what is learned after a restart is what would have been."""
+    memory = EpisodeMemory(3, 2, precision)
+    memory.append(_episode(6))
+    save_episode(tmp_path, 1, _episode(6), precision)
+    _assert_equal(memory.episode(1), _episode(6), precision)
+    _assert_equal(memory.since(1), _episode(6), precision)
+    _assert_equal(load_episode(tmp_path, 1), memory.since(1), precision)
+    # Both kinds of files are read into both kinds of memory.
+    for wanted in (np.float32, np.float64):
+        again = EpisodeMemory(3, 2, wanted)
+        load_memory(tmp_path, again, [6])
+        _assert_equal(again.since(1), load_episode(tmp_path, 1), wanted)
+
+
+def test_single_precision_takes_half_the_room(tmp_path: Path) -> None:
+    sizes = [
+        save_episode(tmp_path, 1, _episode(1000), precision).stat().st_size
+        for precision in (np.float32, np.float64)
+    ]
+    assert sizes[0] == pytest.approx(0.5 * sizes[1], rel=0.05)
 
 
 def test_refusals() -> None:
@@ -173,11 +201,40 @@ def test_a_memory_comes_back_from_disk(tmp_path: Path) -> None:
     memory = _filled(4, 1, 7)
     for number in (1, 2, 3):
         save_episode(tmp_path, number, memory.episode(number))
-    loaded = load_memory(tmp_path, 3, 3, 2)
+    loaded = _loaded(tmp_path, [4, 1, 7])
     assert loaded.lengths == memory.lengths
     _assert_equal(loaded.since(2), memory.since(2))
-    assert load_memory(tmp_path, 2, 3, 2).lengths == (4, 1)
-    assert load_memory(tmp_path, 0, 3, 2).since(1).obs.shape == (0, 3)
+    assert _loaded(tmp_path, [4, 1]).lengths == (4, 1)
+    assert _loaded(tmp_path, []).since(1).obs.shape == (0, 3)
+
+
+def _loaded(directory: Path, lengths: list[int], first: int = 1) -> EpisodeMemory:
+    memory = EpisodeMemory(3, 2)
+    load_memory(directory, memory, lengths, first)
+    return memory
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4])
+def test_files_of_forgotten_episodes_are_not_opened(tmp_path: Path, first: int) -> None:
+    memory = _filled(4, 1, 7)
+    for number in range(first, 4):
+        save_episode(tmp_path, number, memory.episode(number))
+    loaded = _loaded(tmp_path, [4, 1, 7], first)
+    assert len(loaded) == 3 and loaded.lengths == (4, 1, 7)
+    _assert_equal(loaded.since(first), memory.since(first))
+    assert loaded.since(first).offset == memory.since(first).offset
+    if first > 1:
+        with pytest.raises(InputError, match=f"released.*from {first} on"):
+            loaded.since(first - 1)
+    for one in (loaded, memory):
+        assert one.append(_episode(3, seed=9)) == 4
+    _assert_equal(loaded.since(first), memory.since(first))
+
+
+def test_a_file_of_another_length_is_refused(tmp_path: Path) -> None:
+    save_episode(tmp_path, 1, _episode(5))
+    with pytest.raises(CorruptFile, match=r"000001.npz' holds 5 .* record says 6"):
+        _loaded(tmp_path, [6])
 
 
 def test_an_episode_that_did_not_count_is_replaced(tmp_path: Path) -> None:
@@ -268,10 +325,19 @@ def test_other_contents_are_damaged(tmp_path: Path) -> None:
         _assert_damaged(tmp_path, (tmp_path / "other.npz").read_bytes())
 
 
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize("kind", [np.int64, np.float16])
+def test_numbers_of_another_kind_are_damaged(tmp_path: Path, kind: Any) -> None:
+    arrays = {name: getattr(_episode(2), name) for name in ARRAYS}
+    arrays["rewards"] = np.zeros(2, kind)
+    np.savez(tmp_path / "other.npz", **arrays, terminated=np.array(False))
+    _assert_damaged(tmp_path, (tmp_path / "other.npz").read_bytes())
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     save_episode(tmp_path, 1, _episode(2))
     with pytest.raises(CorruptFile, match=r"Episode 2 is missing.*000002\.npz"):
-        load_memory(tmp_path, 2, 3, 2)
+        _loaded(tmp_path, [2, 2])
 
 
 def test_episodes_on_disk_are_numbered_from_one(tmp_path: Path) -> None:
@@ -304,3 +370,55 @@ def test_released_episodes_keep_their_number_and_length() -> None:
     assert len(memory.since(5)) == 0
     assert memory.append(_episode(2, seed=9)) == 5
     assert len(memory.since(5)) == 2
+
+
+# ---- views ---------------------------------------------------------------------------
+
+
+LIVES = st.lists(
+    st.tuples(st.integers(1, 700), st.integers(0, 9)), min_size=1, max_size=20
+)
+
+
+@given(LIVES)
+def test_what_was_handed_out_never_changes(steps: list[tuple[int, int]]) -> None:
+    """Whatever is appended, released, grown and compacted afterwards."""
+    memory, lived, given_out = EpisodeMemory(3, 2), [], list[tuple[int, Data]]()
+    for seed, (length, forgotten) in enumerate(steps):
+        lived.append(_episode(length, seed, terminated=seed % 2 == 0))
+        memory.append(lived[-1])
+        first = min(forgotten, len(lived)) + 1
+        if first >= memory._first_held:
+            given_out.append((first, memory.since(first)))
+        memory.release(before=first)
+    expected = _joined(lived)
+    for first, data in given_out:
+        end = data.offset + len(data)
+        for name in (*ARRAYS, "terminated"):
+            found = getattr(data, name)
+            np.testing.assert_array_equal(found, expected[name][data.offset : end])
+            assert not found.flags.writeable
+        assert data.offset == sum(len(one) for one in lived[: first - 1])
+
+
+def _joined(lived: list[Episode]) -> dict[str, np.ndarray]:
+    joined = {
+        name: np.concatenate([getattr(one, name) for one in lived]) for name in ARRAYS
+    }
+    last = np.cumsum([len(one) for one in lived]) - 1
+    ends = np.zeros(len(joined["rewards"]), bool)
+    ends[last] = [one.terminated for one in lived]
+    return {**joined, "terminated": ends}
+
+
+def test_reading_copies_nothing() -> None:
+    memory = _filled(400, 300)
+    once, again = memory.since(1), memory.since(2)
+    assert np.shares_memory(once.obs, again.obs)
+    assert np.shares_memory(memory.episode(2).rewards, again.rewards)
+
+
+def test_data_of_one_memory_have_one_origin() -> None:
+    memory, other = _filled(4, 1), _filled(4, 1)
+    assert memory.since(1).origin is memory.since(2).origin is not None
+    assert memory.since(1).origin is not other.since(1).origin

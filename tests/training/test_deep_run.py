@@ -15,6 +15,7 @@ from driftrl.config_file import overridden
 from driftrl.envs.tasks import configure
 from driftrl.errors import CorruptFile
 from driftrl.memory.episodes import load_episode
+from driftrl.memory.forgetting import Evidence
 from driftrl.training import loop
 from driftrl.training.checkpoint import (
     flatten,
@@ -54,9 +55,29 @@ def newest_arrays(directory: Path) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files}
 
 
-@pytest.fixture(params=["episode", "step"])
+RULES = {
+    "window": {"kind": "window", "window": 2},
+    "reset": {"kind": "reset", "period": 2},
+    "all": {"kind": "keep_all"},
+}
+
+
+# Each compiles anew; the crossings that are left are among the slow tests.
+QUICK = {"episode window", "step reset", "step all"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for when in ("episode", "step")
+        for rule in RULES
+        for name in [f"{when} {rule}"]
+    ]
+)
 def config(request: Any, tiny_deep: RunConfig) -> Iterator[RunConfig]:
-    yield overridden(tiny_deep, {"agent": {"learning": {"when": request.param}}})
+    when, rule = request.param.split()
+    settings = {"agent": {"learning": {"when": when}}, "forgetting": RULES[rule]}
+    yield overridden(tiny_deep, settings)
 
 
 def test_resumed_equals_uninterrupted_in_all_it_learned(
@@ -65,6 +86,10 @@ def test_resumed_equals_uninterrupted_in_all_it_learned(
     whole = run(config, tmp_path / "a")
     stopped(config, tmp_path / "b", after=2, resume=False)
     stopped(config, tmp_path / "b", after=3, resume=True)
+    # What is forgotten is not read again: nobody misses its files.
+    first = config.forgetting.first_retained(4, Evidence((10, 10, 10)))
+    for number in range(1, first):
+        (tmp_path / "b" / "memory" / f"{number:06d}.npz").unlink()
     assert run(config, tmp_path / "b", resume=True) == whole
     first, second = newest_arrays(tmp_path / "a"), newest_arrays(tmp_path / "b")
     assert first.keys() == second.keys()
@@ -94,7 +119,11 @@ def test_rows_say_how_it_learned(tiny_deep: RunConfig, tmp_path: Path) -> None:
     assert [row["soft_reset"] for row in rows] == [False, False, True, False, True]
     for row in rows:
         stored = load_episode(tmp_path / "memory", row["episode"])
-        assert row["return_executed"] == stored.rewards.sum()
+        # Stored in the precision of the networks, summed before.
+        assert stored.rewards.dtype == np.float32
+        total = stored.rewards.sum(dtype=np.float64)
+        assert row["return_executed"] == pytest.approx(total, rel=1e-6)
+        assert row["return_executed"] != total
 
 
 def test_evaluating_more_changes_nothing_in_training(
@@ -129,9 +158,11 @@ def test_other_seed_other_networks(tiny_deep: RunConfig, tmp_path: Path) -> None
     assert not np.array_equal(first[name], second[name])
 
 
+@pytest.mark.parametrize("when", ["episode", "step"])
 def test_nothing_compiles_after_the_first_episode(
-    tiny_deep: RunConfig, tmp_path: Path
+    tiny_deep: RunConfig, tmp_path: Path, when: str
 ) -> None:
+    config = overridden(tiny_deep, {"agent": {"learning": {"when": when}}})
     compiled: list[tuple[int, str]] = []
     episode = 0
 
@@ -145,13 +176,16 @@ def test_nothing_compiles_after_the_first_episode(
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        loop.run(tiny_deep, tmp_path, on_episode=count, warn=ignore)
+        loop.run(config, tmp_path, on_episode=count, warn=ignore)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert [found for found in compiled if found[0] >= 1] == []
 
 
-@pytest.mark.parametrize("method", ["mean", "pets", "sac", "sombrl", "r-ombrl"])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param("mean", marks=pytest.mark.slow), "pets", "sac", "sombrl", "r-ombrl"],
+)
 def test_every_method_runs(
     method: str, tiny_deep_settings: dict[str, Any], tmp_path: Path
 ) -> None:

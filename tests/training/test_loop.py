@@ -182,6 +182,24 @@ def test_no_readable_checkpoint_is_an_error_that_touches_nothing(
     assert (tmp_path / "episodes.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (None, "episodes.jsonl is missing.* 3 episodes far"),
+        (2, "holds 2 complete rows"),
+    ],
+)
+def test_missing_rows_are_an_error(
+    tiny: RunConfig, tmp_path: Path, rows: int | None, sentence: str
+) -> None:
+    run_until(tiny, tmp_path, 3, resume=False)
+    path = tmp_path / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.unlink() if rows is None else path.write_bytes(b"".join(lines[:rows]))
+    with pytest.raises(CorruptFile, match=sentence):
+        run(tiny, tmp_path, resume=True)
+
+
 def test_a_directory_with_another_run_is_refused(
     tiny: RunConfig, tmp_path: Path
 ) -> None:

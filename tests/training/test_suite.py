@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from driftrl.config import FurtherDrift, RunConfig
-from driftrl.config_file import overridden
+from driftrl.config_file import overridden, read_toml
 from driftrl.drift.schedules import Linear
 from driftrl.envs.suite import MUJOCO_TASKS
 from driftrl.envs.task import Task
@@ -15,15 +15,25 @@ from driftrl.envs.tasks import TASKS, configure
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.results.records import read_records
 from driftrl.training import loop
+from driftrl.training.run_directory import read_config
 
-# What takes time here is compiling, for every task anew: most do without a model.
+# What takes time here is compiling, for every task anew: a few stand for the others,
+# which are among the slow tests.
+QUICK = {
+    ("halfcheetah", "sac"),
+    ("hopper", "sac"),
+    ("double-pendulum", "sac"),
+    ("humanoid", "sw-ombrl"),
+}
 EVERY = [
-    pytest.param(task, method, id=f"{task.name}-{method}", marks=marks)
-    for task in MUJOCO_TASKS
-    for method, marks in (
-        ("sac", ()),
-        ("sw-ombrl", () if task.name == "humanoid" else pytest.mark.slow),
+    pytest.param(
+        task,
+        method,
+        id=f"{task.name}-{method}",
+        marks=() if (task.name, method) in QUICK else pytest.mark.slow,
     )
+    for task in MUJOCO_TASKS
+    for method in ("sac", "sw-ombrl")
 ]
 SMALL = {
     "episodes": 2,
@@ -127,3 +137,26 @@ def test_a_fault_names_task_episode_and_theta(
     with pytest.raises(EnvironmentFault, match=says):
         loop.run(short(TASKS["halfcheetah"]), tmp_path)
     assert len(rows_of(tmp_path)) == 1
+
+
+def test_a_run_goes_on_with_other_settings_if_asked(tmp_path: Path) -> None:
+    begun = short(TASKS["hopper"], episodes=1)
+    loop.run(begun, tmp_path)
+    other = overridden(begun, {"episodes": 2, "agent": {"sac": {"discount": 0.9}}})
+    with pytest.raises(
+        InputError, match="discount is 0.99 there and 0.9 here.*--chang"
+    ):
+        loop.run(other, tmp_path, resume=True)
+    loop.run(other, tmp_path, resume=True, change=True)
+    assert [row["episode"] for row in rows_of(tmp_path)] == [1, 2]
+    assert read_config(tmp_path / "config.toml") == other
+    noted = read_toml(tmp_path / "config.toml")["changes"]
+    assert [row["from_episode"] for row in noted] == [2]
+    assert "agent.sac.discount is 0.99 there and 0.9 here" in noted[0]["what"]
+    loop.run(other, tmp_path, resume=True)  # which is now the run that is there
+    wider = overridden(other, {"agent": {"sac": {"hidden": [9, 9]}}})
+    with pytest.raises(InputError, match="Networks keep their sizes"):
+        loop.run(wider, tmp_path, resume=True, change=True)
+    with pytest.raises(InputError, match="but not its seed"):
+        loop.run(replace(other, seed=3), tmp_path, resume=True, change=True)
+    assert read_config(tmp_path / "config.toml") == other

@@ -19,13 +19,14 @@ from driftrl.agents.interface import Action, Diagnosis, Occasion, diagnosis
 from driftrl.agents.practice import (
     Config,
     DeepState,
-    appended,
     current_weight,
     initial_state,
+    measured,
     practise,
     renewed,
 )
-from driftrl.agents.replay import Replay, make_replay, row_of
+from driftrl.agents.replay import Replay, ordered
+from driftrl.agents.ring import Holding, RingCache, row_of
 from driftrl.agents.theory_weight import theory_weight
 from driftrl.config_deep import EnsembleAgentConfig
 from driftrl.errors import EnvironmentFault, require
@@ -34,11 +35,37 @@ from driftrl.imagination.weight import with_weight
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsemblePrediction, EnsembleState
 from driftrl.models.networks import MLP
-from driftrl.types import Data, Episode, Transition
+from driftrl.types import Data, Episode, Precision, Transition
+
+# Within an episode the model is normalised anew when the data have grown by this part.
+_GROWTH = 1 / 20
+# Transitions that all members judge at once: a million would fill the memory.
+_AT_ONCE = 2**15
+
+
+@dataclass(frozen=True)
+class DeepLesson:
+    """What learning within an episode has to draw from."""
+
+    held: Holding
+    """The retained transitions, and those of the episode so far."""
+    measure_at: int = 0
+    """Number of transitions from which on the normalisation is measured again."""
+
+    @property
+    def size(self) -> int:
+        """Number of transitions."""
+        return self.held.ring.size
 
 
 class DeepAgent:
-    """Networks that learn between episodes, or at every step of one."""
+    """Networks that learn between episodes, or at every step of one.
+
+    The agent keeps the transitions that it was last given on the device, so that the
+    next time only new ones have to get there.  What it learns does not depend on it.
+    """
+
+    precision: Precision = np.float32
 
     def __init__(
         self,
@@ -65,6 +92,7 @@ class DeepAgent:
         self._capacity = max(capacity, steps, config.learning.least_transitions)
         self._steps = steps
         self._known_end = known_end
+        self._cache = RingCache(sizes, steps)
         self._may_end = True
         if isinstance(config, EnsembleAgentConfig):
             self._may_end = config.imagination.termination != "absent"
@@ -90,9 +118,11 @@ class DeepAgent:
             state = renewed(state, self._sizes, self._config, key=reset_key)
         state = replace(state, softly_reset=jnp.asarray(due))
         if self._config.learning.when == "episode":
-            replay = make_replay(data, self._room_for(len(data)))
             units = self._units(len(data), occasion.collected)
-            state = self._practise(state, replay, units, practice_key)
+            if units > 0:
+                replay = self._held(data).ring.replay
+                state = measured(state, replay)
+                state = self._practise(state, replay, units, practice_key)
         return self._with_theory(state, data, occasion)
 
     def policy(self, state: DeepState) -> "DeepPolicy":
@@ -101,25 +131,37 @@ class DeepAgent:
             state, self._config, self._steps, trained=int(state.policy.updates) > 0
         )
 
-    def begin_lesson(self, retained: Callable[[], Data]) -> Replay | None:
+    def begin_lesson(self, retained: Callable[[], Data]) -> DeepLesson | None:
         """Return the retained transitions, with room for an episode's."""
         if self._config.learning.when == "episode":
             return None
-        data = retained()
-        return make_replay(data, self._room_for(len(data) + self._steps))
+        return DeepLesson(self._held(retained()))
 
     def observe(
         self,
         state: DeepState,
-        lesson: Replay,
+        lesson: DeepLesson,
         transition: Transition,
         *,
         key: Key[Array, ""],
-    ) -> tuple[DeepState, Replay]:
-        """Take in one transition, and practise."""
-        lesson = appended(lesson, row_of(transition))
-        units = self._units(int(lesson.size), 1)
-        return self._practise(state, lesson, units, key), lesson
+    ) -> tuple[DeepState, DeepLesson]:
+        """Take in one transition, and practise.
+
+        The normalisation is measured at the first practice of an episode, then when the
+        data have grown by a twentieth, or by a batch if that is more: it hardly moves
+        in between, and at every step it would cost more the more is retained.
+        """
+        held = self._cache.with_row(lesson.held, row_of(transition))
+        lesson = replace(lesson, held=held)
+        units = self._units(lesson.size, 1)
+        if units == 0:
+            return state, lesson
+        replay = held.ring.replay
+        if lesson.size >= lesson.measure_at:
+            state = measured(state, replay)
+            more = max(self._config.sac.batch, int(_GROWTH * lesson.size))
+            lesson = replace(lesson, measure_at=lesson.size + more)
+        return self._practise(state, replay, units, key), lesson
 
     def warm_up(self, points: int, steps: int) -> None:
         """Compile everything that a run of up to ``points`` transitions needs."""
@@ -127,14 +169,17 @@ class DeepAgent:
         state = self.initial_state(key=key)
         renewed(state, self._sizes, self._config, key=key)
         blank, actions = (np.zeros((steps, size)) for size in self._sizes)
-        rewards, ends = np.zeros(steps), np.zeros(steps, bool)
-        data = Data(blank, actions, rewards, blank, ends)
-        replay = make_replay(data, self._room_for(points))
+        rewards = np.zeros(steps)
+        row = slice(1)  # however many there will be, they are written alike
+        data = Data(
+            blank[row], actions[row], rewards[row], blank[row], rewards[row] > 0
+        )
+        held = self._cache.holding(data, self._room_for(points))
         if self._config.learning.when == "step":
-            row = Transition(blank[0], actions[0], 0.0, blank[0], False, False)
-            replay = appended(replay, row_of(row))
-        nothing = jnp.zeros((), jnp.int32)
-        practise(state, replay, nothing, self._config, self._known_end, key)
+            seen = Transition(blank[0], actions[0], 0.0, blank[0], False, False)
+            held = self._cache.with_row(held, row_of(seen))
+        replay = held.ring.replay
+        self._practise(measured(state, replay), replay, 0, key)
         self._with_theory(state, data, Occasion(1, steps))
         untrained = self.policy(state)
         policy = replace(untrained, trained=True)
@@ -145,10 +190,13 @@ class DeepAgent:
     def _practise(
         self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
     ) -> DeepState:
-        if units == 0:
-            return state
         count = jnp.asarray(units, jnp.int32)
         return practise(state, replay, count, self._config, self._known_end, key)
+
+    def _held(self, data: Data) -> Holding:
+        """Return the data on the device, with room for the steps of a lesson."""
+        lesson = self._steps if self._config.learning.when == "step" else 0
+        return self._cache.holding(data, self._room_for(len(data) + lesson))
 
     def _units(self, retained: int, collected: int) -> int:
         """Return the units that ``collected`` new transitions are worth."""
@@ -184,8 +232,7 @@ class DeepAgent:
             or state.model is None
         ):
             return state
-        replay = make_replay(data, self._room_for(len(data)))
-        gain, noise = _information(state.model, replay)
+        gain, noise = _information(state.model, self._held(data).ring.replay)
         weight = theory_weight(
             float(gain), float(noise), self._sizes[0], occasion, config.optimism.theory
         )
@@ -282,15 +329,25 @@ def _information(
     model: EnsembleState, replay: Replay
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return ½ Σ_t Σ_j log(1 + σ_j²/σ_al²) of the data, and the mean relative σ_al."""
-    found = jax.vmap(partial(ensemble.predict, model))(
-        replay.data.obs, replay.data.actions
-    )
-    valid = jnp.arange(len(found.reward)) < replay.size
-    ratio = found.epistemic_std[:, :-1] / found.aleatoric_std[:, :-1]
+
+    def judged(
+        pair: tuple[Float[Array, " S"], Float[Array, " A"]],
+    ) -> tuple[Float[Array, " O"], Float[Array, " O"], Float[Array, " O"]]:
+        found = ensemble.predict(model, *pair)
+        return found.epistemic_std, found.aleatoric_std, found.scale
+
+    rows = ordered(replay)
+    pairs, count = (rows.obs, rows.actions), len(rows.rewards)
+    if count <= _AT_ONCE:
+        epistemic, aleatoric, scale = jax.vmap(judged)(pairs)
+    else:
+        epistemic, aleatoric, scale = jax.lax.map(judged, pairs, batch_size=_AT_ONCE)
+    valid = jnp.arange(count) < replay.size
+    ratio = epistemic[:, :-1] / aleatoric[:, :-1]
     gains = 0.5 * jnp.sum(jnp.log1p(ratio**2), axis=1)
-    noise = jnp.mean(found.aleatoric_std[:, :-1] / found.scale[:, :-1], axis=1)
-    count = jnp.maximum(replay.size, 1).astype(gains.dtype)
-    mean_noise = jnp.sum(jnp.where(valid, noise, 0.0)) / count
+    noise = jnp.mean(aleatoric[:, :-1] / scale[:, :-1], axis=1)
+    size = jnp.maximum(replay.size, 1).astype(gains.dtype)
+    mean_noise = jnp.sum(jnp.where(valid, noise, 0.0)) / size
     fallback = jnp.asarray(ensemble.ASSUMED_NOISE, noise.dtype)
     return (
         jnp.sum(jnp.where(valid, gains, 0.0)),

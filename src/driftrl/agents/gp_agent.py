@@ -24,7 +24,7 @@ from driftrl.imagination.rollout import Reward, optimistic_return
 from driftrl.models import gp
 from driftrl.models.gp import GPState, Posterior
 from driftrl.theory.confidence import information_gain
-from driftrl.types import Data, Episode, Transition
+from driftrl.types import Data, Episode, Precision, Transition
 
 Action = Float[np.ndarray, " A"]
 Decide = Callable[[Posterior, Array, icem.Plan, Array, Array], icem.Plan]
@@ -41,6 +41,8 @@ class GPAgentState:
 
 class GPAgent:
     """Optimistic planning on a Gaussian process, for a known reward function."""
+
+    precision: Precision = np.float64
 
     def __init__(
         self,

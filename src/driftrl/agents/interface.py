@@ -1,7 +1,8 @@
 """What a session asks of an agent, and what an agent is told.
 
 An agent is a few functions of a state.  The state holds everything that learning
-changes and goes into a checkpoint whole; the agent itself only knows its settings.
+changes and goes into a checkpoint whole; the agent itself knows its settings, and may
+keep what saves it time, as long as nothing that it returns depends on it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from driftrl.types import Data, Episode, Transition
+from driftrl.types import Data, Episode, Precision, Transition
 
 Action = Float[np.ndarray, " A"]
 Carry = Any
@@ -101,6 +102,11 @@ class Policy(Protocol):
 @runtime_checkable
 class Agent(Protocol):
     """What learns policies."""
+
+    @property
+    def precision(self) -> Precision:
+        """The precision in which it reads data: to store more would be in vain."""
+        ...
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
         """Return the agent before its first episode."""

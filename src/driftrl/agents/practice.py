@@ -22,7 +22,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from driftrl.agents import sac
-from driftrl.agents.replay import Replay, append
+from driftrl.agents.normalisation import samples, statistics_of
+from driftrl.agents.replay import Replay, drawn
 from driftrl.agents.sac import Batch, SACState
 from driftrl.agents.soft_reset import mix, soft_reset, soft_reset_model
 from driftrl.config_deep import EnsembleAgentConfig, SACAgentConfig
@@ -116,7 +117,12 @@ def renewed(
     return replace(state, model=model, policy=policy, average_actor=average)
 
 
-appended = jax.jit(append)
+def measured(state: DeepState, replay: Replay) -> DeepState:
+    """Return the state with its model normalised by the transitions of the replay."""
+    if state.model is None:
+        return state
+    statistics = statistics_of(state.model, replay)
+    return replace(state, model=replace(state.model, statistics=statistics))
 
 
 @partial(jax.jit, static_argnames=("config", "known_end"))
@@ -128,14 +134,12 @@ def practise(
     known_end: Termination | None,
     key: Key[Array, ""],
 ) -> DeepState:
-    """Do ``count`` units on the replay; their notes are the mean over them."""
+    """Do ``count`` units on the replay; their notes are the mean over them.
+
+    The model is normalised as it was last measured.
+    """
     if isinstance(config, EnsembleAgentConfig):
         unit = imagining_unit(config, known_end)
-        assert state.model is not None
-        model = ensemble.with_statistics(
-            state.model, _samples(replay.data), replay.size
-        )
-        state = replace(state, model=model)
     else:
         unit = model_free_unit(config)
 
@@ -164,7 +168,7 @@ def model_free_unit(config: SACAgentConfig) -> Unit:
         rows_key, update_key = jax.random.split(key)
         shape = (config.learning.policy_updates, config.sac.batch)
         rows = jax.random.randint(rows_key, shape, 0, replay.size)
-        batches = jax.tree.map(lambda column: column[rows], replay.data)
+        batches = drawn(replay, rows)
         keys = jax.random.split(update_key, shape[0])
 
         def step(
@@ -196,7 +200,7 @@ def imagining_unit(config: EnsembleAgentConfig, known_end: Termination | None) -
             key, 5
         )
         rows = jax.random.randint(rows_key, (config.sac.batch,), 0, replay.size)
-        real = jax.tree.map(lambda column: column[rows], replay.data)
+        real = drawn(replay, rows)
         state, model_loss = _learn_model(state, replay, real, config, model_key)
         assert state.model is not None
         predict = partial(ensemble.predict, state.model)
@@ -224,22 +228,17 @@ def _learn_model(
 ) -> tuple[DeepState, Float[Array, ""]]:
     assert state.model is not None
     if config.model.separate_batches:
-        everything = _samples(replay.data)
-        batch = ensemble.draw(
-            everything, replay.size, config.model, config.sac.batch, key=key
-        )
+        shape = (config.model.members, config.sac.batch)
+        rows = jax.random.randint(key, shape, 0, replay.size)
+        batch = samples(drawn(replay, rows))
     else:
-        batch = _samples(real)
+        batch = samples(real)
     model, seen = ensemble.update(state.model, batch, config.model)
     ending = state.ending
     if ending is not None:
         ends = Endings(real.obs, real.actions, real.next_obs, real.terminated)
         ending = termination.update(ending, ends, config.model)
     return replace(state, model=model, ending=ending), seen.loss
-
-
-def _samples(rows: Batch) -> ensemble.Samples:
-    return ensemble.samples_of(rows.obs, rows.actions, rows.rewards, rows.next_obs)
 
 
 def _imagine(

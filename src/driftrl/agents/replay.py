@@ -1,31 +1,39 @@
 """The retained transitions as arrays of a fixed size, so that growing compiles nothing.
 
-Only the first ``size`` rows are transitions, the others are padding.
+The arrays are a ring: of ``size`` transitions, number i lies in row (start + i) mod
+capacity, and the other rows are padding.  Whoever reads them by number, as ``drawn``
+and ``ordered`` do, gets the same wherever the ring begins.
 """
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from driftrl.agents.sac import Batch
-from driftrl.types import Data, Transition
+from driftrl.types import Data
 
 
 class Replay(NamedTuple):
     """Padded transitions on the device."""
 
     data: Batch
+    start: Int[Array, ""]
     size: Int[Array, ""]
 
 
 def make_replay(data: Data, capacity: int) -> Replay:
     """Return transitions in single precision, padded to ``capacity`` rows."""
-    terminated = data.terminated.astype(np.float64)
-    columns = (data.obs, data.actions, data.rewards, data.next_obs, terminated)
-    rows = Batch(*(_padded(column, capacity) for column in columns))
-    return Replay(rows, jnp.asarray(len(data), jnp.int32))
+    start, size = (jnp.asarray(number, jnp.int32) for number in (0, len(data)))
+    return Replay(padded_rows(data, 0, capacity), start, size)
+
+
+def padded_rows(data: Data, first: int, rows: int) -> Batch:
+    """Return up to ``rows`` transitions from ``first`` on, then zeros."""
+    columns = (data.obs, data.actions, data.rewards, data.next_obs, data.terminated)
+    return Batch(*(_padded(column[first : first + rows], rows) for column in columns))
 
 
 def _padded(column: np.ndarray, rows: int) -> Float[Array, "..."]:
@@ -34,20 +42,17 @@ def _padded(column: np.ndarray, rows: int) -> Float[Array, "..."]:
     return jnp.asarray(padded)
 
 
-def append(replay: Replay, row: Batch) -> Replay:
-    """Return the replay with one more transition, ``row`` without a leading axis."""
-    data, size = replay
-    columns = [old.at[size].set(new) for old, new in zip(data, row, strict=True)]
-    return Replay(Batch(*columns), size + 1)
+def drawn(replay: Replay, numbers: Int[Array, "*N"]) -> Batch:
+    """Return the transitions of these numbers, from 0 to size − 1."""
+    rows = _rows(replay, numbers)
+    return jax.tree.map(lambda column: column[rows], replay.data)
 
 
-def row_of(transition: Transition) -> Batch:
-    """Return one transition in single precision."""
-    columns = (
-        transition.obs,
-        transition.action,
-        transition.reward,
-        transition.next_obs,
-        float(transition.terminated),
-    )
-    return Batch(*(jnp.asarray(column, jnp.float32) for column in columns))
+def ordered(replay: Replay) -> Batch:
+    """Return all rows in the order of their numbers, padding last."""
+    numbers = jnp.arange(len(replay.data.rewards), dtype=jnp.int32)
+    return drawn(replay, numbers)
+
+
+def _rows(replay: Replay, numbers: Int[Array, "*N"]) -> Int[Array, "*N"]:
+    return (replay.start + numbers) % len(replay.data.rewards)

@@ -43,9 +43,10 @@ def main(argv: list[str]) -> int:
     print_table(columns, [[row[name] for name in columns] for row in rows])
     if arguments.what == "tasks":
         print(
-            "\nepisodes × decisions; H and w in episodes, of the humanoid in "
-            "transitions; the time is of one run on\none core with these settings. "
-            "What was chosen where the paper is silent: driftrl list tasks --json"
+            "\nepisodes × decisions, at most; H and w in episodes, or in transitions "
+            "where the schedule counts decisions.\nThe time is of one run on one core "
+            "with these settings. What was chosen where the paper is silent:\n"
+            "driftrl list tasks --json"
         )
     return 0
 
@@ -84,7 +85,10 @@ def _drift(task: Task) -> str:
 
 
 def _amount(size: int) -> str:
-    return f"{size // 1_000_000}M" if size and size % 1_000_000 == 0 else f"{size}"
+    for unit, letter in ((1_000_000, "M"), (1000, "k")):
+        if size and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return f"{size}"
 
 
 def _duration(seconds: float) -> str:

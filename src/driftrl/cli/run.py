@@ -40,6 +40,7 @@ def main(argv: list[str]) -> int:
                 config,
                 out,
                 resume=own.resume,
+                change=own.change,
                 on_episode=progress.show,
                 warn=progress.warn,
                 watch=camera,
@@ -89,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
         "--resume", action="store_true", help="go on with the run that is in --out"
     )
     parser.add_argument(
+        "--change",
+        action="store_true",
+        help="with --resume: go on with other settings than it was begun with",
+    )
+    parser.add_argument(
         "--video-every",
         type=int,
         metavar="N",
@@ -105,7 +111,8 @@ def _config(own: argparse.Namespace, rest: list[str]) -> RunConfig:
     if own.task is None or own.task.startswith("-"):
         raise InputError(f"Which task? Known: {', '.join(TASKS)}.")
     changes: dict[str, Any] = read_toml(Path(own.config)) if own.config else {}
-    changes.pop("versions", None)
+    for beside in ("versions", "changes"):
+        changes.pop(beside, None)
     for table in _KINDS:
         kind = getattr(own, f"{table}.kind")
         if kind is not None:

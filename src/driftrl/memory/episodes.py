@@ -8,65 +8,97 @@ computer's own memory is given back for those that a rule has passed over.
 
 import io
 import os
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from driftrl.atomic import flush_directory, write_atomically
 from driftrl.errors import CorruptFile, require
-from driftrl.types import Data, Episode
+from driftrl.memory.columns import Columns
+from driftrl.types import Data, Episode, Precision
 
 _ARRAYS = ("obs", "actions", "rewards", "next_obs")
+_PRECISIONS = {np.float32, np.float64}
 
 
 class EpisodeMemory:
-    """All episodes so far, in the order in which they were lived through."""
+    """All episodes so far, in the order in which they were lived through.
 
-    def __init__(self, state_size: int, action_size: int) -> None:
-        """Make an empty memory for states and actions of these sizes."""
-        self._columns = (state_size, action_size)
-        self._lengths: list[int] = []
-        self._episodes: dict[int, Episode] = {}
+    The transitions lie one behind the other, whatever their episode, so that an episode
+    costs what it is long and reading costs nothing: what is returned are views.
+    """
+
+    def __init__(
+        self, state_size: int, action_size: int, precision: Precision = np.float64
+    ) -> None:
+        """Make an empty memory for states and actions of these sizes.
+
+        Single precision is enough, at half the room, for an agent that computes in it.
+        """
+        self._sizes = (state_size, action_size)
+        self._bounds = [0]  # transitions before every episode, and before the next
         self._first_held = 1
+        self._origin = object()
+        states = np.zeros((0, state_size), precision)
+        blank = {
+            "obs": states,
+            "actions": np.zeros((0, action_size), precision),
+            "rewards": np.zeros(0, precision),
+            "next_obs": states,
+            "terminated": np.zeros(0, bool),
+        }
+        self._columns = Columns(blank)
+        self.precision: Precision = precision
 
     def __len__(self) -> int:
         """Return the number of episodes."""
-        return len(self._lengths)
+        return len(self._bounds) - 1
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Number of transitions of every episode, also of those released."""
-        return tuple(self._lengths)
+        return tuple(end - start for start, end in pairwise(self._bounds))
 
     def append(self, episode: Episode) -> int:
-        """Store a copy of an episode, read-only and in double precision.
+        """Store a copy of an episode, in the precision of this memory.
 
         Returns:
             The number of the episode, from 1.
         """
-        episode = _frozen(episode)
-        columns = (episode.obs.shape[1], episode.actions.shape[1])
+        _require_fitting(episode)
+        sizes = (episode.obs.shape[1], episode.actions.shape[1])
         require(
-            columns == self._columns,
-            f"The states and actions of an episode must have {self._columns} columns, "
-            f"as this memory has; received {columns}.",
+            sizes == self._sizes,
+            f"The states and actions of an episode must have {self._sizes} columns, "
+            f"as this memory has; received {sizes}.",
         )
         require(
             len(episode) > 0,
             "An episode must have at least one transition; received one with none.",
         )
-        self._lengths.append(len(episode))
-        self._episodes[len(self)] = episode
+        ends = np.zeros(len(episode), bool)
+        ends[-1] = episode.terminated
+        arrays = {name: getattr(episode, name) for name in _ARRAYS}
+        self._columns.append({**arrays, "terminated": ends})
+        self._bounds.append(self._columns.end)
         return len(self)
+
+    def pass_over(self, length: int) -> None:
+        """Count an episode that was released before it could be stored here."""
+        self._columns.skip(length)
+        self._bounds.append(self._columns.end)
+        self._first_held = len(self) + 1
 
     def release(self, before: int) -> None:
         """Give back the memory of the episodes before a number; lengths are kept.
 
         Their files stay where they are.
         """
-        for number in range(self._first_held, min(before, len(self) + 1)):
-            del self._episodes[number]
         self._first_held = max(self._first_held, min(before, len(self) + 1))
+        self._columns.release(before=self._bounds[self._first_held - 1])
 
     def episode(self, number: int) -> Episode:
         """Return one episode by its number, from 1."""
@@ -76,10 +108,12 @@ class EpisodeMemory:
             f"numbered from 1.",
         )
         self._require_held(number)
-        return self._episodes[number]
+        rows = self._columns.rows(self._bounds[number - 1], self._bounds[number])
+        ends = rows.pop("terminated")
+        return Episode(**rows, terminated=bool(ends[-1]))
 
     def since(self, first: int) -> Data:
-        """Join the episodes from number ``first`` to the newest.
+        """Return the episodes from number ``first`` to the newest, joined.
 
         ``first`` may be one more than the newest, which gives data of no rows.
         """
@@ -89,16 +123,9 @@ class EpisodeMemory:
             f"{len(self) + 1}, the next one; received {first}.",
         )
         self._require_held(first)
-        chosen = [self._episodes[number] for number in range(first, len(self) + 1)]
-        joined = [self._nothing(), *chosen]
-        arrays = {
-            name: np.concatenate([getattr(piece, name) for piece in joined])
-            for name in _ARRAYS
-        }
-        arrays["terminated"] = _ends(chosen)
-        for array in arrays.values():
-            array.setflags(write=False)
-        return Data(**arrays, offset=sum(self.lengths[: first - 1]))
+        offset, end = self._bounds[first - 1], self._bounds[-1]
+        rows = self._columns.rows(offset, end)
+        return Data(**rows, offset=offset, origin=self._origin)
 
     def _require_held(self, number: int) -> None:
         require(
@@ -107,24 +134,14 @@ class EpisodeMemory:
             f"{self._first_held} on. Read it from its file, if the run has one.",
         )
 
-    def _nothing(self) -> Episode:
-        states, actions = self._columns
-        no_states = np.zeros((0, states))
-        return Episode(no_states, np.zeros((0, actions)), np.zeros(0), no_states, False)
 
-
-def _ends(episodes: list[Episode]) -> np.ndarray:
-    """Return where a task ended: in the last step of an episode, or nowhere in it."""
-    ends = np.zeros(sum(len(episode) for episode in episodes), dtype=bool)
-    last = np.cumsum([len(episode) for episode in episodes], dtype=int) - 1
-    ends[last] = [episode.terminated for episode in episodes]
-    return ends
-
-
-def save_episode(directory: Path, number: int, episode: Episode) -> Path:
+def save_episode(
+    directory: Path, number: int, episode: Episode, precision: Precision = np.float64
+) -> Path:
     """Write an episode to its own file, atomically; the same episode, the same bytes.
 
-    The directory is made if it is not there.  A file of this number is replaced: it was
+    Read back, it is what a memory of this precision holds, bit for bit.  The directory
+    is made if it is not there.  A file of this number is replaced: it was
     left by a run that was stopped before the episode counted.
 
     Returns:
@@ -133,9 +150,11 @@ def save_episode(directory: Path, number: int, episode: Episode) -> Path:
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         flush_directory(directory.parent)
-    episode = _frozen(episode)
+    _require_fitting(episode)
     content = io.BytesIO()
-    arrays = {name: getattr(episode, name) for name in _ARRAYS}
+    arrays: dict[str, Any] = {
+        name: np.asarray(getattr(episode, name), precision) for name in _ARRAYS
+    }
     np.savez(content, **arrays, terminated=np.bool_(episode.terminated))
     path = _path(directory, number)
     write_atomically(path, content.getvalue())
@@ -169,13 +188,33 @@ def load_episode(directory: Path, number: int) -> Episode:
 
 
 def load_memory(
-    directory: Path, count: int, state_size: int, action_size: int
-) -> EpisodeMemory:
-    """Read the episodes 1 … count; later files, which never counted, are left alone."""
-    memory = EpisodeMemory(state_size, action_size)
-    for number in range(1, count + 1):
-        memory.append(load_episode(directory, number))
-    return memory
+    directory: Path, memory: EpisodeMemory, lengths: Sequence[int], first: int = 1
+) -> None:
+    """Fill an empty memory with the episodes of a run, as they are in their files.
+
+    Later files, which never counted, are left alone.
+
+    Args:
+        directory: Where the files are.
+        memory: Holds the episodes from ``first`` on afterwards, and counts the others.
+        lengths: Transitions of every episode of the run.
+        first: Oldest episode that is still needed; no file before it is opened.
+
+    Raises:
+        CorruptFile: A file is missing, or not as it was written.
+    """
+    for number, length in enumerate(lengths, start=1):
+        if number < first:
+            memory.pass_over(length)
+            continue
+        episode = load_episode(directory, number)
+        if len(episode) != length:
+            raise CorruptFile(
+                f"The file {os.fspath(_path(directory, number))!r} holds "
+                f"{len(episode)} transitions where the run's record says {length}. "
+                f"Restore both from a copy, or start the run anew in another directory."
+            )
+        memory.append(episode)
 
 
 def _path(directory: Path, number: int) -> Path:
@@ -191,13 +230,18 @@ def _decoded(content: bytes) -> Episode:
         terminated = archive["terminated"]
     if terminated.shape != () or terminated.dtype != np.bool_:
         raise ValueError("terminated is not a truth value")
-    return _frozen(Episode(**arrays, terminated=bool(terminated)))
+    if {array.dtype.type for array in arrays.values()} - _PRECISIONS:
+        raise ValueError("numbers are not of single or double precision")
+    for array in arrays.values():
+        array.setflags(write=False)
+    episode = Episode(**arrays, terminated=bool(terminated))
+    _require_fitting(episode)
+    return episode
 
 
-def _frozen(episode: Episode) -> Episode:
-    """Return a read-only copy of an episode whose arrays fit together."""
-    arrays = {name: np.array(getattr(episode, name), np.float64) for name in _ARRAYS}
-    obs, actions, rewards, next_obs = (arrays[name] for name in _ARRAYS)
+def _require_fitting(episode: Episode) -> None:
+    """Make sure that the arrays of an episode fit together."""
+    obs, actions, rewards, next_obs = (getattr(episode, name) for name in _ARRAYS)
     matrices = obs.ndim == actions.ndim == 2 and rewards.ndim == 1
     require(
         matrices
@@ -207,6 +251,3 @@ def _frozen(episode: Episode) -> Episode:
         f"next states [T, S]; received {obs.shape}, {actions.shape}, {rewards.shape} "
         f"and {next_obs.shape}.",
     )
-    for array in arrays.values():
-        array.setflags(write=False)
-    return Episode(**arrays, terminated=episode.terminated)

@@ -33,6 +33,7 @@ def run(
     directory: Path,
     *,
     resume: bool = False,
+    change: bool = False,
     on_episode: Callable[[EpisodeRecord], None] = lambda record: None,
     warn: Warn = warnings.warn,
     watch: Watch | None = None,
@@ -43,6 +44,7 @@ def run(
         config: The run.
         directory: Where its files are; made if it is not there.
         resume: Whether episodes that are already there may be continued.
+        change: Whether they may be continued with other settings.
         on_episode: Is told each episode's row once the episode is safe on disk.
         warn: Is told what a user should know but needn't act on.
         watch: Looks on at the executed episodes, and may draw them.
@@ -51,8 +53,11 @@ def run(
     agent, sizes = make_agent(config)
     env = _environment(config, None if watch is None else "rgb_array")
     twin = _environment(config)
-    with RunDirectory(directory, config, resume=resume, warn=warn) as files:
-        state, memory = files.restore(_initial_state(agent, config), sizes)
+    with RunDirectory(
+        directory, config, resume=resume, change=change, warn=warn
+    ) as files:
+        memory = EpisodeMemory(*sizes, agent.precision)
+        state = files.restore(_initial_state(agent, config), memory)
         session = _session(config, agent, memory, state)
         if session.number <= config.episodes:
             with mended_cache():
@@ -194,8 +199,8 @@ def make_session(
     """
     check_fits(config)
     agent, sizes = make_agent(config, env)
-    memory, state = EpisodeMemory(*sizes), _initial_state(agent, config)
-    return _session(config, agent, memory, state)
+    memory = EpisodeMemory(*sizes, agent.precision)
+    return _session(config, agent, memory, _initial_state(agent, config))
 
 
 def _initial_state(agent: Agent, config: RunConfig) -> State:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from driftrl.agents.interface import Policy
 from driftrl.config import RunConfig
-from driftrl.config_file import from_dict, read_toml
 from driftrl.drift.schedules import Constant
 from driftrl.errors import (
     CorruptFile,
@@ -24,6 +23,7 @@ from driftrl.training.checkpoint import load_checkpoint, saved_checkpoints
 from driftrl.training.evaluate import evaluate
 from driftrl.training.filming import drawn_environment, filmed, try_out
 from driftrl.training.loop import make_agent
+from driftrl.training.run_directory import read_config
 from driftrl.training.streams import Purpose, key_for
 
 
@@ -56,7 +56,7 @@ class Played:
     video: Path
 
 
-def read_config(directory: Path) -> RunConfig:
+def config_of(directory: Path) -> RunConfig:
     """Return the configuration of the run in a directory."""
     path = directory / CONFIG_FILE
     require(
@@ -64,9 +64,7 @@ def read_config(directory: Path) -> RunConfig:
         f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. Of a "
         "study, name one of the directories in it.",
     )
-    table = read_toml(path)
-    table.pop("versions", None)
-    return from_dict(RunConfig, table)
+    return read_config(path)
 
 
 def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
@@ -80,7 +78,7 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
         scene: On which system.
         out: The mp4 (default: in the run's ``videos/``).
     """
-    config = read_config(directory)
+    config = config_of(directory)
     seed = config.seed if scene.seed is None else scene.seed
     at_least("--seed", seed, 0)
     if scene.fps is not None:

@@ -1,6 +1,7 @@
 """The files of one run, and who may write them.
 
-config.toml      the complete configuration, with the versions that ran it
+config.toml      the complete configuration, with the versions that ran it, and what
+                 was changed on the way
 episodes.jsonl   one row an episode
 memory/          one immutable file an episode
 checkpoint/      the newest two
@@ -14,18 +15,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from driftrl.atomic import remove_leftovers, write_atomically
 from driftrl.config import RunConfig
 from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError
 from driftrl.memory.episodes import EpisodeMemory, load_memory, save_episode
-from driftrl.results.records import RecordWriter, read_records, truncate_records
+from driftrl.memory.forgetting import Evidence
+from driftrl.results.records import (
+    CONFIG_FILE,
+    RecordWriter,
+    read_records,
+    truncate_records,
+)
 from driftrl.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
     saved_checkpoints,
 )
-from driftrl.types import Episode, EpisodeRecord
+from driftrl.types import Episode, EpisodeRecord, Precision
 
 Warn = Callable[[str], None]
 
@@ -34,7 +43,13 @@ class RunDirectory:
     """One run's directory, locked while it is open."""
 
     def __init__(
-        self, path: Path, config: RunConfig, *, resume: bool, warn: Warn
+        self,
+        path: Path,
+        config: RunConfig,
+        *,
+        resume: bool,
+        change: bool = False,
+        warn: Warn,
     ) -> None:
         """Open the directory of a new run, or of the same run to go on with it.
 
@@ -42,18 +57,22 @@ class RunDirectory:
             path: The directory; made if it is not there.
             config: The run.
             resume: Whether episodes that are already there may be continued.
+            change: Whether they may be continued with other settings.
             warn: Is told what a user should know but needn't act on.
 
         Raises:
             InputError: The directory holds another run, or belongs to another process.
         """
         self.path = path
+        self._config = config
+        self._forgetting = config.forgetting
+        self._precision: Precision = np.float64
         self._warn = warn
         path.mkdir(parents=True, exist_ok=True)
         self._lock = open(path / "lock", "a")  # noqa: SIM115 - held until close()
         try:
             self._take_lock()
-            self._settle_config(config, resume)
+            self._changes = self._settle_config(config, resume, change)
         except BaseException:
             self._lock.close()
             raise
@@ -69,26 +88,44 @@ class RunDirectory:
             self._records.close()
         self._lock.close()
 
-    def restore(
-        self, template: Any, sizes: tuple[int, int]
-    ) -> tuple[Any, EpisodeMemory]:
-        """Return state and memory at the newest readable checkpoint.
+    def restore(self, template: Any, memory: EpisodeMemory) -> Any:
+        """Return the state at the newest readable checkpoint, and fill the memory.
 
+        Of the episodes only those are read that are still learned from, m(n) … n−1.
         Rows and files of later episodes, which no checkpoint covers, no longer count.
+
+        Args:
+            template: A state of the same structure; returned if there is no checkpoint.
+            memory: Empty; its precision is that of the files to come.
         """
         state, episodes = self._newest_state(template)
-        memory = load_memory(self.path / "memory", episodes, *sizes)
-        if self._records_path.exists():
-            truncate_records(self._records_path, episodes)
+        self._write_changes(episodes)
+        lengths = self._settle_records(episodes)
+        first = self._forgetting.first_retained(episodes + 1, Evidence(lengths))
+        load_memory(self.path / "memory", memory, lengths, first)
         self._records = RecordWriter(self._records_path)
-        return state, memory
+        self._precision = memory.precision
+        return state
 
     def append(self, record: EpisodeRecord, episode: Episode, state: Any) -> None:
         """Store an episode: data, row, then the checkpoint that makes them count."""
         assert self._records is not None, "restore() comes first"
-        save_episode(self.path / "memory", record.episode, episode)
+        memory = self.path / "memory"
+        save_episode(memory, record.episode, episode, self._precision)
         self._records.append(record)
         save_checkpoint(self.path / "checkpoint", record.episode, state)
+
+    def _settle_records(self, episodes: int) -> tuple[int, ...]:
+        """Drop rows that do not count, and return the lengths of the episodes."""
+        if not self._records_path.exists():
+            if episodes > 0:
+                raise CorruptFile(
+                    f"{self._records_path} is missing, though the run has come "
+                    f"{episodes} episodes far. Restore the file or start the run anew."
+                )
+            return ()
+        truncate_records(self._records_path, episodes)
+        return tuple(row.steps for row in read_records(self._records_path))
 
     @property
     def _records_path(self) -> Path:
@@ -103,9 +140,15 @@ class RunDirectory:
                 "choose another --out."
             ) from None
 
-    def _settle_config(self, config: RunConfig, resume: bool) -> None:
-        """Write the configuration, or make sure that the one there is the same."""
-        path = self.path / "config.toml"
+    def _settle_config(
+        self, config: RunConfig, resume: bool, change: bool
+    ) -> list[str]:
+        """Write the configuration, or compare it with the one there.
+
+        Returns:
+            What is asked to be different, none if nothing is.
+        """
+        path = self.path / CONFIG_FILE
         if not path.exists():
             if self._records_path.exists():
                 raise InputError(
@@ -114,10 +157,12 @@ class RunDirectory:
                 )
             table = {**to_dict(config), "versions": _versions()}
             write_atomically(path, toml_text(table).encode())
-            return
-        stored = read_toml(path)
-        versions = stored.pop("versions", {})
-        _require_same(from_dict(RunConfig, stored), config, self.path)
+            return []
+        versions = read_toml(path).get("versions", {})
+        stored = read_config(path)
+        differing = _differences(to_dict(stored), to_dict(config))
+        if differing:
+            _require_change(stored, config, differing, resume and change, self.path)
         if not resume and self._done():
             raise InputError(
                 f"{self.path} already holds {self._done()} episodes of this run. Add "
@@ -128,6 +173,20 @@ class RunDirectory:
                 "This run was begun with other versions of its libraries; it goes on, "
                 "but need not equal an uninterrupted one bit for bit."
             )
+        return differing
+
+    def _write_changes(self, episodes: int) -> None:
+        """Store the changed configuration, and from which episode on it holds.
+
+        Not before a checkpoint was read that fits it.
+        """
+        if not self._changes:
+            return
+        path = self.path / CONFIG_FILE
+        noted = {"from_episode": episodes + 1, "what": self._changes}
+        history = [*read_toml(path).get("changes", []), noted]
+        table = {**to_dict(self._config), "changes": history, "versions": _versions()}
+        write_atomically(path, toml_text(table).encode())
 
     def _done(self) -> int:
         return max(saved_checkpoints(self.path / "checkpoint"), default=0)
@@ -139,6 +198,12 @@ class RunDirectory:
             try:
                 return load_checkpoint(directory, episodes, template), episodes
             except CorruptFile as error:
+                if self._changes:
+                    raise InputError(
+                        f"The run in {self.path} can't go on with other settings: "
+                        f"{'; '.join(self._changes)}. {error} Networks keep their "
+                        "sizes; choose another --out for new ones."
+                    ) from error
                 self._warn(f"{error} Falling back to the one before it.")
         # A run stopped between its first row and its first checkpoint has one row.
         if saved or self._rows() > 1:
@@ -155,13 +220,34 @@ class RunDirectory:
         )
 
 
-def _require_same(stored: RunConfig, asked: RunConfig, path: Path) -> None:
-    differing = _differences(to_dict(stored), to_dict(asked))
-    if differing:
+def read_config(path: Path) -> RunConfig:
+    """Return the configuration in a run's ``config.toml``, as it is now."""
+    table = read_toml(path)
+    for beside in ("versions", "changes"):
+        table.pop(beside, None)
+    return from_dict(RunConfig, table)
+
+
+def _require_change(
+    stored: RunConfig,
+    asked: RunConfig,
+    differing: list[str],
+    may_change: bool,
+    path: Path,
+) -> None:
+    """Refuse to go on with other settings, unless that is asked for and possible."""
+    said = "; ".join(differing)
+    if not may_change:
         raise InputError(
-            f"{path} holds a different run: {'; '.join(differing)}. Choose another "
-            "--out, or ask for the run that is there."
+            f"{path} holds a different run: {said}. Choose another --out, or ask for "
+            "the run that is there; --resume --change goes on with these settings."
         )
+    for name in ("task", "method", "seed", "variant"):
+        if getattr(stored, name) != getattr(asked, name):
+            raise InputError(
+                f"{path} holds a different run: {said}. Its settings may change, but "
+                f"not its {name}; choose another --out."
+            )
 
 
 def _differences(
