@@ -77,11 +77,14 @@ def _stepper(env: gymnasium.Env, actions: np.ndarray) -> Callable[[], None]:
 
 def agent_step(when: str) -> tuple[float, float]:
     """Return milliseconds of a whole step, and of the compiled update alone."""
-    config = overridden(
-        configure("halfcheetah", "sombrl"), {"agent": {"learning": {"when": when}}}
-    )
+    # Short episodes, so that it does not take all day; what they need grows with them.
+    changes = {
+        "environment": {"steps": 300},
+        "agent": {"learning": {"when": when}},
+    }
+    config = overridden(configure("halfcheetah", "sombrl"), changes)
     session = make_session(config)
-    env = freeze("halfcheetah", 1.0)
+    env = freeze("halfcheetah", 1.0, config.environment)
     decisions = config.environment.decisions
     for _ in range(2):  # compiles, and fills the memory
         session.learn(collect(session, env, config.seed))

@@ -53,7 +53,7 @@ class Task:
     """Whether there are states in which it has failed (``environment.terminates``)."""
     minutes: float = 0.0
     """What a whole run takes on one core that multiplies matrices of 256 × 256 at
-    ``REFERENCE_RATE``; for hours on end extrapolated from a few episodes."""
+    ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
     notes: str = ""
     """Where the paper is silent or contradicts itself, and what was chosen."""
 

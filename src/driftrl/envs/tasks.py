@@ -84,6 +84,7 @@ TASKS: dict[str, Task] = {
             episodes=30,
             reset_period=10,
             window=5,
+            minutes=0.3,
             environment=EnvironmentConfig(steps=200, action_repeat=5, start="hanging"),
             agent=GPAgentConfig(model=GPConfig(learn_noise=True, compression=1e-3)),
             # Nothing is random but the planner: the executed episode is the measure.
@@ -103,6 +104,7 @@ TASKS: dict[str, Task] = {
             episodes=75,
             reset_period=20,
             window=20,
+            minutes=1.3,
             environment=EnvironmentConfig(steps=200, action_repeat=1, start="hanging"),
             # Smaller than the paper's: a run takes two minutes on one core.
             agent=EnsembleAgentConfig(
