@@ -10,11 +10,11 @@ import pytest
 from gymnasium.error import DependencyNotInstalled
 
 from driftrl.config import RunConfig
-from driftrl.envs.drifting import DriftingEnv, make_env
+from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
 from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import filming, loop
-from driftrl.training.filming import Camera, caption, drawn_environment, real_time
+from driftrl.training.filming import Camera, caption, real_time
 from driftrl.training.session import Session
 from driftrl.training.video import NOT_INSTALLED, headless
 
@@ -87,7 +87,7 @@ def test_words_in_the_picture() -> None:
 
 
 def test_a_film_of_the_pendulum_runs_in_the_simulators_time(tiny: RunConfig) -> None:
-    env = drawn_environment(tiny)
+    env = environment_of(tiny, "rgb_array")
     rate = env.metadata["render_fps"]
     assert real_time(env, 5) == rate / 5
     env.metadata = {}

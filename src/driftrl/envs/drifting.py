@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from driftrl.config import Clock, EnvironmentConfig, FurtherDrift
+from driftrl.config import Clock, EnvironmentConfig, FurtherDrift, RunConfig
 from driftrl.drift.schedules import Constant, Schedule
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.plants import make_plant
@@ -112,6 +112,18 @@ def make_env(
         schedules[further.parameter] = further.schedule
     plant = make_plant(row, environment, render_mode)
     return DriftingEnv(plant, schedules, clock or row.clock)
+
+
+def environment_of(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
+    """Build the drifting environment of a run."""
+    return make_env(
+        config.task,
+        config.environment,
+        config.drift,
+        config.also,
+        config.clock,
+        render_mode,
+    )
 
 
 def freeze(

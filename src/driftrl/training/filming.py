@@ -13,7 +13,7 @@ from pathlib import Path
 from gymnasium.error import DependencyNotInstalled
 
 from driftrl.config import RunConfig
-from driftrl.envs.drifting import DriftingEnv, make_env
+from driftrl.envs.drifting import environment_of
 from driftrl.errors import DriftrlError, InputError
 from driftrl.training.evaluate import Env, Seen, unwatched
 from driftrl.training.video import (
@@ -25,18 +25,6 @@ from driftrl.training.video import (
 )
 
 _DECISIONS_A_SECOND = 20.0  # where an environment does not say
-
-
-def drawn_environment(config: RunConfig) -> DriftingEnv:
-    """Build the environment of a run so that it can be filmed."""
-    return make_env(
-        config.task,
-        config.environment,
-        config.drift,
-        config.also,
-        config.clock,
-        render_mode="rgb_array",
-    )
 
 
 def real_time(env: Env, action_repeat: int) -> float:
@@ -125,7 +113,7 @@ def try_out(config: RunConfig) -> float:
 
 def _first_picture(config: RunConfig) -> tuple[Frame, float]:
     try:
-        with contextlib.closing(drawn_environment(config)) as env:
+        with contextlib.closing(environment_of(config, "rgb_array")) as env:
             env.reset(seed=0)
             return _picture(env), real_time(env, config.environment.action_repeat)
     except DriftrlError:

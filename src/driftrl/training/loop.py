@@ -13,7 +13,7 @@ from driftrl.agents.gp_agent import GPAgent
 from driftrl.agents.interface import Agent, State
 from driftrl.config import RunConfig
 from driftrl.config_gp import GPAgentConfig
-from driftrl.envs.drifting import DriftingEnv, make_env
+from driftrl.envs.drifting import DriftingEnv, environment_of
 from driftrl.envs.plants import known_end, known_reward
 from driftrl.envs.spaces import box_sizes
 from driftrl.envs.tasks import check_fits, task_named
@@ -51,8 +51,8 @@ def run(
     """
     check_fits(config)
     agent, sizes = make_agent(config)
-    env = _environment(config, None if watch is None else "rgb_array")
-    twin = _environment(config)
+    env = environment_of(config, None if watch is None else "rgb_array")
+    twin = environment_of(config)
     with RunDirectory(
         directory, config, resume=resume, change=change, warn=warn
     ) as files:
@@ -70,17 +70,6 @@ def run(
             on_episode(record)
         env.close()
         twin.close()
-
-
-def _environment(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
-    return make_env(
-        config.task,
-        config.environment,
-        config.drift,
-        config.also,
-        config.clock,
-        render_mode,
-    )
 
 
 def run_episode(

@@ -10,6 +10,7 @@ from pathlib import Path
 from driftrl.agents.interface import Policy
 from driftrl.config import RunConfig
 from driftrl.drift.schedules import Constant
+from driftrl.envs.drifting import environment_of
 from driftrl.errors import (
     CorruptFile,
     DriftrlError,
@@ -21,7 +22,7 @@ from driftrl.errors import (
 from driftrl.results.records import CONFIG_FILE, RECORDS_FILE, read_records
 from driftrl.training.checkpoint import load_checkpoint, saved_checkpoints
 from driftrl.training.evaluate import evaluate
-from driftrl.training.filming import drawn_environment, filmed, try_out
+from driftrl.training.filming import filmed, try_out
 from driftrl.training.loop import make_agent
 from driftrl.training.run_directory import read_config
 from driftrl.training.streams import Purpose, key_for
@@ -89,7 +90,7 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
     if scene.theta is not None:
         config = replace(config, drift=Constant(value=scene.theta))
     natural = try_out(config)
-    with closing(drawn_environment(config)) as env:
+    with closing(environment_of(config, "rgb_array")) as env:
         env.reset(seed=0, options=place)
         theta = env.theta
         if out is None:
