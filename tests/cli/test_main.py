@@ -68,6 +68,18 @@ def test_lists_in_words_and_json(what: str, capsys: pytest.CaptureFixture[str]) 
     assert rows and all(row["name"] in table for row in rows)
 
 
+def test_numbers_of_a_task_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "tasks", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(said(capsys)[0])}
+    cheetah, humanoid = rows["halfcheetah"], rows["humanoid"]
+    assert (cheetah["observations"], cheetah["actions"]) == (17, 6)
+    assert (cheetah["episodes"], cheetah["decisions"]) == (1000, 500)
+    assert (cheetah["reset_period"], cheetah["window"]) == (200, 200)
+    assert cheetah["schedule"]["theta_min"] == 0.2
+    assert cheetah["minutes_here"] > 10
+    assert (humanoid["clock"], humanoid["forgets_in"]) == ("decisions", "transitions")
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [

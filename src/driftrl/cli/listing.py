@@ -1,6 +1,7 @@
 """``driftrl list``: what there is to choose from."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
@@ -8,8 +9,8 @@ import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.config_file import to_dict
-from driftrl.drift.schedules import SCHEDULES, Exponential
-from driftrl.envs.task import REFERENCE_RATE, Task
+from driftrl.drift.schedules import SCHEDULES
+from driftrl.envs.task import REFERENCE_RATE
 from driftrl.envs.tasks import METHODS, TASKS
 from driftrl.training.process import prepare
 from driftrl.training.study import read_study, shipped_studies
@@ -39,8 +40,9 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print_json(rows)
         return 0
-    columns = [name for name in rows[0] if name != "notes"]
-    print_table(columns, [[row[name] for name in columns] for row in rows])
+    if arguments.what == "tasks":
+        rows = [_in_words(row) for row in rows]
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
     if arguments.what == "tasks":
         print(
             "\nepisodes × decisions, at most; H and w in episodes, or in transitions "
@@ -60,27 +62,48 @@ def _tasks() -> list[dict[str, Any]]:
         {
             "name": task.name,
             "what": task.summary,
-            "θ": task.drifts,
-            "schedule": _drift(task),
-            "seen, done": f"{task.state_size}, {task.action_size}",
-            "episodes": f"{task.episodes} × {task.environment.decisions}",
-            "H, w": f"{_amount(task.reset_period)}, {_amount(task.window)}",
-            "time here": _duration(60 * slower * task.minutes),
+            "theta": task.drifts,
+            "schedule": to_dict(task.drift),
+            "clock": task.clock,
+            "observations": task.state_size,
+            "actions": task.action_size,
+            "episodes": task.episodes,
+            "decisions": task.environment.decisions,
+            "reset_period": task.reset_period,
+            "window": task.window,
+            "forgets_in": task.forgets_in,
+            "minutes_here": round(slower * task.minutes, 1),
             "notes": task.notes,
         }
         for task in TASKS.values()
     ]
 
 
-def _drift(task: Task) -> str:
+def _in_words(task: Mapping[str, Any]) -> dict[str, str]:
+    """Return a task's row as people read it; the notes would fill the screen."""
+    return {
+        "name": task["name"],
+        "what": task["what"],
+        "θ": task["theta"],
+        "schedule": _drift(task["schedule"], task["clock"]),
+        "seen, done": f"{task['observations']}, {task['actions']}",
+        "episodes": f"{task['episodes']} × {task['decisions']}",
+        "H, w": f"{_amount(task['reset_period'])}, {_amount(task['window'])}",
+        "time here": _duration(60 * task["minutes_here"]),
+    }
+
+
+def _drift(schedule: Mapping[str, Any], clock: str) -> str:
     """Say in a few words how θ drifts."""
-    drift = task.drift
-    if not isinstance(drift, Exponential):
-        return _settings(drift)
-    unit = "" if task.clock == "episodes" else f" {task.clock}"
+    settings = dict(schedule)
+    kind = settings.pop("kind")
+    if kind != "exponential":
+        said = (f"{name} = {value}" for name, value in settings.items())
+        return f"{kind}: {', '.join(said)}"
+    unit = "" if clock == "episodes" else f" {clock}"
     return (
-        f"{drift.theta_max:g} → {drift.theta_min:g}, a = {drift.rate:g} after "
-        f"{_amount(drift.start)}{unit}"
+        f"{settings['theta_max']:g} → {settings['theta_min']:g}, "
+        f"a = {settings['rate']:g} after {_amount(settings['start'])}{unit}"
     )
 
 
@@ -142,12 +165,6 @@ def _studies() -> list[dict[str, Any]]:
         }
         for path, study in studies
     ]
-
-
-def _settings(schedule: Any) -> str:
-    row = to_dict(schedule)
-    kind = row.pop("kind")
-    return f"{kind}({', '.join(f'{name}={value}' for name, value in row.items())})"
 
 
 _LISTINGS = {
