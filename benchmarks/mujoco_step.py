@@ -22,8 +22,10 @@ from driftrl.config import RunConfig
 from driftrl.config_file import overridden
 from driftrl.envs.drifting import DriftingEnv, freeze
 from driftrl.envs.tasks import TASKS, configure
-from driftrl.training.loop import collect, make_session
-from driftrl.training.session import Session
+from driftrl.imagination.policy_rollout import Known
+from driftrl.training.assembly import make_learner
+from driftrl.training.learner import Learner
+from driftrl.training.loop import collect
 from driftrl.types import Data
 
 ROUNDS = 5
@@ -83,21 +85,23 @@ def agent_step(when: str) -> tuple[float, float]:
         "agent": {"learning": {"when": when}},
     }
     config = overridden(configure("halfcheetah", "sombrl"), changes)
-    session = make_session(config)
+    learner = make_learner(config)
     env = freeze("halfcheetah", 1.0, config.environment)
     decisions = config.environment.decisions
     for _ in range(2):  # compiles, and fills the memory
-        session.learn(collect(session, env, config.seed))
-    alone = _update(config, session.memory.since(1), session.state)
+        collect(learner, env, config.seed)
+        learner.learn(learner.end_episode())
+    alone = _update(config, learner.memory.since(1), learner.state)
     taken = _in_turn(
-        {"step": lambda: _episode(session, env, config), "update": alone}, rounds=3
+        {"step": lambda: _episode(learner, env, config), "update": alone}, rounds=3
     )
     return 1e3 * taken["step"] / decisions, 1e3 * taken["update"] / decisions
 
 
-def _episode(session: Session, env: DriftingEnv, config: RunConfig) -> None:
-    session.learn(collect(session, env, config.seed))
-    jax.block_until_ready(session.state)
+def _episode(learner: Learner, env: DriftingEnv, config: RunConfig) -> None:
+    collect(learner, env, config.seed)
+    learner.learn(learner.end_episode())
+    jax.block_until_ready(learner.state)
 
 
 def _update(config: RunConfig, data: Data, state: DeepState) -> Callable[[], None]:
@@ -106,7 +110,9 @@ def _update(config: RunConfig, data: Data, state: DeepState) -> Callable[[], Non
     count, key = jnp.asarray(decisions, jnp.int32), jax.random.key(0)
 
     def update() -> None:
-        jax.block_until_ready(practise(state, replay, count, config.agent, None, key))
+        jax.block_until_ready(
+            practise(state, replay, count, config.agent, Known(), key)
+        )
 
     return update
 

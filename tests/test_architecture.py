@@ -31,12 +31,13 @@ CONFIGURED = DATA | {
     *("config", "config_gp", "config_deep", "config_file"),
 }
 LEARNING = CONFIGURED | {"theory", "models", "imagination", "agents"}
-RUNNING = LEARNING | {"envs", "training", "results"}
+RUNNING = LEARNING | {"envs", "robot", "training", "results", "exported"}
 
 # Part of the package -> the other parts it may import, also inside functions and for
 # type checking only.  What learns never sees an environment.
 MAY_IMPORT = {
     "errors": set(),
+    "exported": set(),  # goes to the robot alone
     "types": {"errors"},
     "atomic": {"errors"},
     "theory": DATA,
@@ -50,7 +51,8 @@ MAY_IMPORT = {
     "models": CONFIGURED | {"theory"},
     "imagination": CONFIGURED | {"theory", "models"},
     "agents": CONFIGURED | {"theory", "models", "imagination"},
-    "training": LEARNING | {"envs", "results"},
+    "robot": DATA,  # a robot's computer needs no more
+    "training": LEARNING | {"envs", "robot", "results", "exported"},
     "oracles": RUNNING | RECORDS,
     "results": DATA | RECORDS,
     "regret": DATA | RECORDS,
@@ -59,11 +61,12 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 # The command line reads these before it knows whether there is anything to compute.
-WITHOUT_JAX = CONFIGURED | {"results"}
+WITHOUT_JAX = CONFIGURED | {"results", "robot"}
 JAX = {"jax", "jaxlib", "equinox", "optax"}
 
 # What only some commands need: package of an extra -> the module that it provides.
-EXTRAS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL"}
+EXTRAS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL", "onnx": "onnx"}
+EXTRAS |= {"msgpack": "msgpack", "pyzmq": "zmq"}
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 UNSAFE_CALLS = {"eval", "exec"}

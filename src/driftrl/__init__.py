@@ -15,13 +15,17 @@ register()
 
 # Where the public names live; they are imported, with JAX, when they are first used.
 _HOMES = {
+    "KeepAll": "driftrl.memory.forgetting",
+    "Reset": "driftrl.memory.forgetting",
     "RunConfig": "driftrl.config",
     "Session": "driftrl.training.session",
+    "Window": "driftrl.memory.forgetting",
     "configure": "driftrl.envs.tasks",
     "freeze": "driftrl.envs.drifting",
+    "machine": "driftrl.envs.own",
     "make_env": "driftrl.envs.drifting",
-    "make_session": "driftrl.training.loop",
     "run": "driftrl.training.loop",
+    "train": "driftrl.training.train",
 }
 __all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -35,11 +35,23 @@ class EnvironmentConfig:
     """What is observed: one of the variants that the task offers."""
     terminates: bool = False
     """Whether an episode ends where the task says that it has failed."""
+    observations: int = 0
+    """Numbers that a machine of one's own observes; 0 where the task knows it."""
+    actions: int = 0
+    """Numbers that it is commanded with; 0 where the task knows it."""
+    low: tuple[float, ...] = ()
+    """What actions of −1 command there, in its own units; empty for −1."""
+    high: tuple[float, ...] = ()
+    """What actions of 1 command there, in its own units; empty for 1."""
+    machine: int = 0
+    """Which specimen of the machine: 0 the nominal one, otherwise the number of one
+    drawn from the task's ranges."""
 
     def __post_init__(self) -> None:
         at_least("environment.steps", self.steps, 1)
         at_least("environment.action_repeat", self.action_repeat, 1)
         at_least("environment.noise_std", self.noise_std, 0)
+        at_least("environment.machine", self.machine, 0)
         require(
             self.steps % self.action_repeat == 0,
             f"environment.steps = {self.steps} is not a multiple of "
@@ -117,4 +129,5 @@ class RunConfig:
     def name(self) -> str:
         """Name of the run's directory within its study."""
         variant = f"-{self.variant}" if self.variant else ""
-        return f"{self.task}-{self.method}{variant}-s{self.seed}"
+        task = self.task.replace(":", ".")
+        return f"{task}-{self.method}{variant}-s{self.seed}"

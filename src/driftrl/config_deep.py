@@ -92,6 +92,8 @@ class ImaginationConfig:
     """Bonus as part of a transition's reward, or beside the entropy in the losses."""
     termination: Literal["absent", "known", "learned"] = "absent"
     """When a rollout ends: never, by the task's own condition, or by a network."""
+    reward: Literal["learned", "known"] = "learned"
+    """What a rollout is paid: as the model has learned it, or by the task's rule."""
 
     def __post_init__(self) -> None:
         at_least("agent.imagination.steps", self.steps, 1)

@@ -25,6 +25,14 @@ class EnvironmentFault(DriftrlError):
     """The environment answered something no learner may be fed (NaN, a wrong shape)."""
 
 
+class EpisodeAborted(DriftrlError):
+    """The episode under way was stopped, and must not be learned from."""
+
+
+class RobotAway(DriftrlError):
+    """The robot could not be had for as long as the learner was willing to wait."""
+
+
 class CorruptFile(DriftrlError):
     """A file of a run is damaged, and nothing older can stand in for it."""
 

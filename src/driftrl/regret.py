@@ -6,7 +6,8 @@ very episode::
     R_n = Σ_{i ≤ n} [ J*(θ_i) − J(π_i) ]
 
 J* comes as a finished table; J(π_i) is the evaluation of the policy where the run made
-one and the return of the executed episode otherwise.
+one and the return of the executed episode otherwise.  Where no J* is known it is read
+as 0: R_n is then minus the sum of returns, and differences of R_n are what they are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,8 @@ from jaxtyping import Float, Int
 
 from driftrl.errors import require
 from driftrl.results import statistics
-from driftrl.results.curves import change_starts, soon_after_reset, theta_sequences
+from driftrl.results.curves import change_starts, theta_sequences
+from driftrl.results.late import AFTER_RESET, LAST_EPISODES, late_mean
 from driftrl.results.problems import problems_of
 from driftrl.results.records import Run, group_by_method
 from driftrl.results.variants import natural_key, sweep_point
@@ -25,10 +27,6 @@ from driftrl.types import EpisodeRecord
 
 BASELINE = "sombrl"
 """The method that the others are compared with: it keeps all data."""
-LAST_EPISODES = 10
-"""Episodes at the end over which a policy is compared with the optimum."""
-AFTER_RESET = 2
-"""Episodes after a reset that may be left out of that comparison."""
 _TOLERANCE = 1e-9  # relative: θ that went through a file and back is still the same θ
 _DEVIATIONS = 4.0  # one false alarm in 30 000 episodes of normally scattered returns
 
@@ -53,9 +51,14 @@ class OracleTable:
 
     entries: tuple[OracleValue, ...]
     provenance: str
+    known: bool = True
+    """Whether J* is known at all; see ``NO_ORACLE``."""
 
     def __post_init__(self) -> None:
-        require(bool(self.entries), "An oracle table needs at least one value of θ.")
+        require(
+            bool(self.entries) == self.known,
+            "An oracle table needs at least one value of θ, and none if none is known.",
+        )
         for entry in self.entries:
             numbers = (entry.theta, entry.value, entry.error, entry.spread)
             require(
@@ -94,6 +97,8 @@ class OracleTable:
         self, name: str, thetas: Float[np.ndarray, " N"]
     ) -> Float[np.ndarray, " N"]:
         """Return one field (``value``, ``error`` or ``spread``) for each θ."""
+        if not self.known:
+            return np.zeros(len(thetas))
         numbers = np.array([getattr(entry, name) for entry in self.entries])
         return numbers[self.locate(thetas)]
 
@@ -104,6 +109,15 @@ def _distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _same(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return _distance(first, second) <= _TOLERANCE * np.maximum(1.0, np.abs(second))
+
+
+NO_ORACLE = OracleTable(
+    (),
+    "There is no oracle for a machine of one’s own: nobody knows what drifts in it, "
+    "nor how well it could be run. What it returned is all there is to judge by.",
+    known=False,
+)
+"""Nothing is known: neither θ nor J*(θ), which is read as 0."""
 
 
 def achieved_returns(records: Sequence[EpisodeRecord]) -> Float[np.ndarray, " N"]:
@@ -174,7 +188,7 @@ class MethodRegret:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """R_n of a method minus that of the baseline, on the seeds that both ran."""
+    """A method minus the baseline, on the seeds that both ran: in R_n, if not said."""
 
     method: str
     baseline: str
@@ -263,7 +277,7 @@ def compare_methods(
     ordered = tuple(run for name in names for run in groups[name])
     episodes = min(len(run.records) for run in ordered)
     methods = tuple(_method_regret(groups[name], table, episodes) for name in names)
-    stationary = _stationary_episodes(ordered)
+    stationary = _stationary_episodes(ordered) if table.known else 0
     return StudyRegret(
         runs=ordered,
         not_started=tuple(run for run in runs if not run.records),
@@ -365,18 +379,14 @@ def gap_statistics(
 ) -> GapStatistics:
     """Return the mean relative gap over the last episodes up to ``episodes``.
 
-    The ``after_reset`` episodes that follow a reset are left out, and a seed with none
-    left is left out with them.
+    See ``late_mean`` for the episodes that are left out.
     """
-    means = []
-    for run in runs:
-        records = run.records[:episodes]
-        gaps = relative_gaps(records, table)
-        counts = ~soon_after_reset(records, after_reset) & np.isfinite(gaps)
-        kept = gaps[-last:][counts[-last:]]
-        if len(kept):
-            means.append(kept.mean())
-    estimate = statistics.estimate_mean(np.array(means)) if means else None
+    estimate = late_mean(
+        [run.records[:episodes] for run in runs],
+        lambda records: relative_gaps(records, table),
+        last=last,
+        after_reset=after_reset,
+    )
     return GapStatistics(runs[0].method, min(last, episodes), after_reset, estimate)
 
 
@@ -386,8 +396,10 @@ def oracle_warnings(runs: Sequence[Run], table: OracleTable) -> tuple[str, ...]:
     No policy can beat the optimum beyond the oracle's stated error and, where returns
     are random, beyond four standard deviations of their noise: neither in one episode
     (one sentence for each θ, about the run that exceeds it most) nor summed (one for
-    each run).
+    each run).  Where nothing is known there are none.
     """
+    if not table.known:
+        return ()
     worst: dict[float, tuple[float, str]] = {}
     for run in runs:
         excess = -episode_regret(run.records, table)

@@ -87,7 +87,7 @@ class EpisodeRecord:
     episode: int
     """Number n of the episode, from 1."""
     theta: float
-    """Value of the drifting parameter, constant within the episode."""
+    """Value of the drifting parameter, constant within the episode; NaN if unknown."""
     steps: int
     """Decisions taken, which is also the number of transitions."""
     return_executed: float

@@ -28,6 +28,7 @@ from driftrl.config_deep import (
     SACConfig,
     SoftResetConfig,
 )
+from driftrl.imagination.policy_rollout import Known
 from driftrl.types import Data
 
 SIZES = (2, 1)
@@ -70,11 +71,14 @@ def replay_of(data: Data) -> Replay:
 
 
 def practised(
-    config: practice.Config, replay: Replay, units: int = 5, end: Any = None
+    config: practice.Config,
+    replay: Replay,
+    units: int = 5,
+    known: Known = Known(),  # noqa: B008 - nothing known, and never changed
 ) -> DeepState:
     count = jnp.asarray(units, jnp.int32)
     state = measured(fresh(config), replay)
-    return practise(state, replay, count, config, end, KEY)
+    return practise(state, replay, count, config, known, KEY)
 
 
 @pytest.mark.parametrize("config", [CONFIG, MODEL_FREE], ids=["ensemble", "sac"])
@@ -180,13 +184,32 @@ def test_known_end_cuts_the_future() -> None:
                 sac=replace(CONFIG.sac, discount=discount),
             ),
             replay,
-            end=always,
+            known=Known(end=always),
         )
         for discount in (0.0, 0.99)
     )
     assert same(near.policy, far.policy)
-    never = practised(CONFIG, replay, end=None)
+    never = practised(CONFIG, replay)
     assert not same(never.policy, far.policy)
+
+
+def test_a_known_reward_stands_in_for_the_learned_one() -> None:
+    """Only imagined rewards change: where all are collected ones, nothing does."""
+
+    def rich(obs: Array, action: Array, next_obs: Array) -> Array:
+        return 1e3 + 0.0 * next_obs[0]
+
+    replay = replay_of(transitions(6))
+    obs, actions = replay.data.obs, replay.data.actions
+    learned, known = (
+        practised(CONFIG, replay, known=Known(reward=reward)) for reward in (None, rich)
+    )
+    values = [
+        practice.sac.q_values(state.policy.critics, obs, actions).mean()
+        for state in (learned, known)
+    ]
+    assert values[1] > values[0] + 0.1
+    assert same(learned.model, known.model)
 
 
 def test_member_dynamics_differ_from_the_mean() -> None:
@@ -204,7 +227,7 @@ def test_notes_are_means_over_units() -> None:
     """Two units in one call note the mean of what each notes alone."""
     replay = replay_of(transitions(6))
     together = practised(CONFIG, replay, units=2)
-    unit = practice.imagining_unit(CONFIG, None)
+    unit = practice.imagining_unit(CONFIG, Known())
     start = practised(CONFIG, replay, units=0)
     first, noted = jax.jit(unit)(start, replay, jax.random.fold_in(KEY, 0))
     _, also = jax.jit(unit)(first, replay, jax.random.fold_in(KEY, 1))

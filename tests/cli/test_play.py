@@ -16,7 +16,7 @@ from driftrl.config import RunConfig
 from driftrl.config_file import to_dict, toml_text
 from driftrl.envs.drifting import freeze, make_env
 from driftrl.envs.tasks import configure
-from driftrl.training import loop, playback
+from driftrl.training import assembly, loop, playback
 from driftrl.training.checkpoint import load_checkpoint
 from driftrl.training.run_directory import RunDirectory
 from driftrl.training.streams import Purpose, integer_for, key_for
@@ -93,7 +93,7 @@ def files(directory: Path) -> dict[str, str]:
 
 def by_hand(directory: Path, episode: int, theta: float, seed: int = 3) -> float:
     """Roll out the policy after three episodes in a loop of our own."""
-    agent, _ = loop.make_agent(CONFIG)
+    agent = assembly.make_agent(CONFIG)
     template = agent.initial_state(key=key_for(3, Purpose.LEARNING, 0))
     state = load_checkpoint(directory / "checkpoint", 3, template)
     policy = agent.policy(state).without_noise()

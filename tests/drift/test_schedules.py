@@ -197,7 +197,7 @@ def test_join_gives_its_parts_the_common_clock() -> None:
 
 
 def test_registry_has_every_kind() -> None:
-    assert list(SCHEDULES) == KINDS
+    assert list(SCHEDULES) == [*KINDS, "unknown"]
     assert all(schedule.kind == kind for kind, schedule in SCHEDULES.items())
 
 
@@ -275,6 +275,10 @@ def test_bad_clocks_are_refused(unchecked: Unchecked, kind: str, clock: Any) -> 
     sentence = f"clock .* must be a whole number, at least 0; received {clock!r}\\."
     with pytest.raises(InputError, match=sentence):
         schedule(clock)
+
+
+def test_an_unknown_drift_has_no_value() -> None:
+    assert math.isnan(SCHEDULES["unknown"]()(7))
 
 
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [

@@ -18,8 +18,11 @@ from driftrl.memory.forgetting import (
     Forgetting,
     KeepAll,
     Reset,
+    Since,
     Window,
+    by_hand,
     most_transitions,
+    slides,
     turns_over,
 )
 
@@ -189,12 +192,13 @@ def test_the_text_leaves_the_episode_after_a_reset_without_data() -> None:
 
 
 def test_registry_has_every_kind() -> None:
-    assert list(FORGETTING) == ["keep_all", "reset", "window"]
+    assert list(FORGETTING) == ["keep_all", "reset", "window", "since"]
     assert all(rule.kind == kind for kind, rule in FORGETTING.items())
     assert {FORGETTING[kind]() for kind in FORGETTING} == {
         KeepAll(),
         Reset(10, "episodes", "algorithm"),
         Window(10, "episodes"),
+        Since(1, KeepAll()),
     }
 
 
@@ -305,3 +309,17 @@ def test_reset_comes_round_exactly_when_it_forgets(
     first = [rule.first_retained(n, Evidence(tuple(lengths[: n - 1]))) for n in numbers]
     changed = [n for n in numbers[1:] if first[n - 1] != first[n - 2]]
     assert rounds(rule, lengths) == changed
+
+
+def test_forgetting_by_hand() -> None:
+    """Someone sees a change before episode 5: m(5) stays, m(n) ≥ 5 from n = 6 on."""
+    lengths = (3,) * 9
+    rule = by_hand(Window(window=3), 5)
+    numbers = range(1, 11)
+    found = [rule.first_retained(n, Evidence(lengths[: n - 1])) for n in numbers]
+    assert found == [1, 1, 1, 1, 2, 5, 5, 5, 6, 7]
+    assert rounds(rule, list(lengths)) == [4, 6, 7, 10]
+    again = by_hand(rule, 8)
+    assert again == Since(8, Window(window=3))
+    assert slides(rule) and not slides(by_hand(Reset(3), 2))
+    assert most_transitions(rule, 30, 40) == 120

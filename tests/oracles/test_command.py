@@ -54,6 +54,11 @@ def test_the_environment_is_the_tasks_own_but_for_the_repeat(
         "parameter": "torque",
         "observation": "paper",
         "terminates": False,
+        "observations": 0,
+        "actions": 0,
+        "low": [],
+        "high": [],
+        "machine": 0,
     }
     assert document["values"][0]["value"] == pytest.approx(-580.85, abs=0.05)
 

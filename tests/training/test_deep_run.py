@@ -16,7 +16,7 @@ from driftrl.envs.tasks import configure
 from driftrl.errors import CorruptFile
 from driftrl.memory.episodes import load_episode
 from driftrl.memory.forgetting import Evidence
-from driftrl.training import loop
+from driftrl.training import assembly, loop
 from driftrl.training.checkpoint import (
     flatten,
     load_checkpoint,
@@ -202,7 +202,7 @@ def test_every_method_runs(
 
 
 def test_a_state_goes_through_arrays_unchanged(tiny_deep: RunConfig) -> None:
-    agent, _ = loop.make_agent(tiny_deep)
+    agent = assembly.make_agent(tiny_deep)
     state = agent.initial_state(key=jax.random.key(3))
     template = agent.initial_state(key=jax.random.key(4))
     again = unflatten(template, flatten(state))
@@ -215,9 +215,9 @@ def test_a_state_goes_through_arrays_unchanged(tiny_deep: RunConfig) -> None:
 def test_a_checkpoint_of_other_networks_is_refused(
     tiny_deep: RunConfig, tmp_path: Path
 ) -> None:
-    agent, _ = loop.make_agent(tiny_deep)
+    agent = assembly.make_agent(tiny_deep)
     save_checkpoint(tmp_path, 1, agent.initial_state(key=jax.random.key(0)))
     wider = overridden(tiny_deep, {"agent": {"model": {"hidden": [9]}}})
-    other, _ = loop.make_agent(wider)
+    other = assembly.make_agent(wider)
     with pytest.raises(CorruptFile, match=r"an array is .* belongs"):
         load_checkpoint(tmp_path, 1, other.initial_state(key=jax.random.key(0)))

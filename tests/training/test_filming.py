@@ -15,7 +15,7 @@ from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import filming, loop
 from driftrl.training.filming import Camera, caption, real_time
-from driftrl.training.session import Session
+from driftrl.training.learner import Learner
 from driftrl.training.video import NOT_INSTALLED, headless
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
@@ -48,10 +48,10 @@ def videos(directory: Path) -> list[str]:
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, episode: int, step: int) -> None:
     """Press Ctrl-C in the middle of an episode."""
-    honest, taken = Session.observe, []
+    honest, taken = Learner.observe, []
 
     def observe(
-        self: Session, obs: np.ndarray, reward: float, terminated: bool, truncated: bool
+        self: Learner, obs: np.ndarray, reward: float, terminated: bool, truncated: bool
     ) -> None:
         if self.number == episode:
             taken.append(reward)
@@ -59,7 +59,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, episode: int, step: int) -> None:
             raise KeyboardInterrupt
         honest(self, obs, reward, terminated, truncated)
 
-    monkeypatch.setattr(Session, "observe", observe)
+    monkeypatch.setattr(Learner, "observe", observe)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from driftrl.config_deep import (
 )
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import Forgetting, KeepAll, Window
-from driftrl.training.session import Session
+from driftrl.training.learner import Learner
 
 STEPS, FLIP, EPISODES = 10, 10, 24
 CONFIG = EnsembleAgentConfig(
@@ -32,7 +32,7 @@ CONFIG = EnsembleAgentConfig(
 def live(rule: Forgetting, seed: int) -> list[float]:
     """Return the return of every episode: x' = x ± 0.4 u must be brought to 0."""
     agent = DeepAgent((1, 1), CONFIG, capacity=EPISODES * STEPS, steps=STEPS)
-    session = Session(
+    learner = Learner(
         agent,
         rule,
         EpisodeMemory(1, 1),
@@ -43,13 +43,13 @@ def live(rule: Forgetting, seed: int) -> list[float]:
     returns = []
     for number in range(1, EPISODES + 1):
         gain = 0.4 if number <= FLIP else -0.4
-        session.begin_episode()
+        learner.begin_episode()
         x = np.array([1.0 if number % 2 else -1.0])
         for step in range(STEPS):
-            x = np.clip(x + gain * session.act(x), -2.0, 2.0)
-            session.observe(x, -float(x[0] ** 2), False, step == STEPS - 1)
-        episode = session.end_episode()
-        session.learn(episode)
+            x = np.clip(x + gain * learner.act(x), -2.0, 2.0)
+            learner.observe(x, -float(x[0] ** 2), False, step == STEPS - 1)
+        episode = learner.end_episode()
+        learner.learn(episode)
         returns.append(episode.executed_return)
     return returns
 

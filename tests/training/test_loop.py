@@ -293,6 +293,7 @@ def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> N
     """The learner's reward interpolates between decisions; the simulator does not."""
     settings = overridden(tiny, {"environment": {"noise_std": 0.0}}).environment
     reward = known_reward(task_named("pendulum"), settings)
+    assert reward is not None
     env = make_env("pendulum", settings)
     rng = np.random.default_rng(0)
     told, earned = 0.0, 0.0

@@ -1,136 +1,304 @@
-"""Ask and tell: the order of the calls, and what each refuses."""
+"""Ask and tell with files: what is kept, what leaves no trace, what is refused."""
 
-import jax
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
+from jaxtyping import Array
 
-from driftrl.agents.gp_agent import GPPolicy
 from driftrl.config import RunConfig
-from driftrl.config_file import overridden
-from driftrl.envs.drifting import make_env
-from driftrl.errors import EnvironmentFault, InputError
-from driftrl.training.loop import collect, make_session
+from driftrl.config_deep import EnsembleAgentConfig
+from driftrl.config_file import read_toml
+from driftrl.envs.drifting import environment_of
+from driftrl.envs.own import machine
+from driftrl.envs.tasks import configure
+from driftrl.errors import EpisodeAborted, InputError
+from driftrl.memory.forgetting import Since, Window
+from driftrl.results.records import read_records
+from driftrl.training.loop import drive, run
 from driftrl.training.session import Session
-from driftrl.training.streams import Purpose, integer_for, key_for
+from driftrl.types import EpisodeRecord
 
-OBS = np.array([-1.0, 0.0, 0.0])
+STEPS = 8
+
+
+def ignore(message: object) -> None:
+    del message
 
 
 @pytest.fixture
-def session(tiny: RunConfig) -> Session:
-    return make_session(tiny)
-
-
-def test_an_episode_is_what_was_asked_and_told(session: Session) -> None:
-    assert session.begin_episode() == 1
-    told = [OBS + 0.1, OBS + 0.2]
-    asked = []
-    for step, after in enumerate(told):
-        asked.append(session.act(OBS if step == 0 else told[step - 1]))
-        session.observe(after, -float(step), False, step == 1)
-    episode = session.end_episode()
-    np.testing.assert_array_equal(episode.obs, [OBS, told[0]])
-    np.testing.assert_array_equal(episode.next_obs, told)
-    np.testing.assert_array_equal(episode.actions, asked)
-    np.testing.assert_array_equal(episode.rewards, [0.0, -1.0])
-    assert not episode.terminated  # truncation is not termination
-    assert session.number == 1
-    session.learn(episode)
-    assert session.number == 2 and session.memory.lengths == (2,)
-
-
-def test_an_episode_begun_anew_leaves_no_trace(session: Session) -> None:
-    session.begin_episode()
-    first = session.act(OBS)
-    session.observe(OBS, 0.0, False, False)
-    assert session.begin_episode() == 1
-    np.testing.assert_array_equal(session.act(OBS), first)
-
-
-def test_termination_is_kept(session: Session) -> None:
-    session.begin_episode()
-    session.act(OBS)
-    session.observe(OBS, 0.0, True, False)
-    assert session.end_episode().terminated
-
-
-def test_wrong_order_is_a_sentence(session: Session) -> None:
-    with pytest.raises(InputError, match=r"act\(\) needs a running episode"):
-        session.act(OBS)
-    session.begin_episode()
-    with pytest.raises(InputError, match="without act"):
-        session.observe(OBS, 0.0, False, False)
-    with pytest.raises(InputError, match="Episode 1 has no transition"):
-        session.end_episode()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_bad_numbers_are_faults_of_the_environment(
-    session: Session, bad: float
-) -> None:
-    session.begin_episode()
-    with pytest.raises(EnvironmentFault, match="episode 1, step 0"):
-        session.act(np.array([0.0, bad, 0.0]))
-    session.act(OBS)
-    with pytest.raises(EnvironmentFault, match="reward.*episode 1, step 0"):
-        session.observe(OBS, bad, False, False)
-    with pytest.raises(EnvironmentFault, match="observation.*episode 1, step 0"):
-        session.observe(np.array([bad, 0.0, 0.0]), 0.0, False, False)
-
-
-@pytest.mark.parametrize("text", [False, True])
-def test_the_texts_reset_leaves_an_episode_without_data(
-    tiny: RunConfig, text: bool
-) -> None:
-    """With n₀ of the text the policy after a reset has no model, and still acts."""
-    rule = {"kind": "reset", "period": 2, "index": "text" if text else "algorithm"}
-    config = overridden(tiny, {"forgetting": rule})
-    session = make_session(config)
-    env = make_env(config.task, config.environment, config.drift)
-    models = []
-    for _ in range(4):
-        policy = session.policy
-        assert isinstance(policy, GPPolicy)
-        models.append(policy.posterior is not None)
-        session.learn(collect(session, env, seed=0))
-    # Episode 3 is the first after a reset: m(3) = 3 in the text, 2 in the algorithm.
-    assert models == [False, True, not text, True]
-
-
-def test_theory_weight_depends_on_data_and_rule(tiny: RunConfig) -> None:
-    theory = {
-        "agent": {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
-    }
-    weights = {}
-    for kind in ("keep_all", "window"):
-        config = overridden(tiny, {**theory, "forgetting": {"kind": kind}})
-        session = make_session(config)
-        env = make_env(config.task, config.environment, config.drift)
-        session.learn(collect(session, env, seed=0))
-        weights[kind] = session.policy.weight
-    # β ≥ B = 1, so λ = R_max·T·β/σ ≥ 1·8/0.01; the window's β has log(nT/δ).
-    assert weights["window"] > weights["keep_all"] > 800.0
-
-
-def test_streams_differ_by_seed_purpose_and_place() -> None:
-    keys = {
-        tuple(np.asarray(jax.random.key_data(key)))
-        for key in (
-            key_for(0, Purpose.ACTING, 1, 0),
-            key_for(1, Purpose.ACTING, 1, 0),
-            key_for(0, Purpose.EVALUATION, 1, 0),
-            key_for(0, Purpose.ACTING, 2, 0),
-            key_for(0, Purpose.ACTING, 1, 1),
-        )
-    }
-    assert len(keys) == 5
-    numbers = {
-        integer_for(seed, purpose, n)
-        for seed in range(3)
-        for purpose in Purpose
-        for n in range(50)
-    }
-    assert len(numbers) == 3 * 4 * 50
-    assert integer_for(3, Purpose.ENVIRONMENT, 7) == integer_for(
-        3, Purpose.ENVIRONMENT, 7
+def config(tiny_deep_settings: dict[str, Any]) -> RunConfig:
+    settings = {**tiny_deep_settings, "episodes": 4, "evaluation": {"episodes": 0}}
+    for table in ("drift", "environment"):
+        settings.pop(table, None)
+    return configure(
+        machine("cart", observations=2, actions=1, steps=STEPS), "sw-ombrl", settings
     )
+
+
+def live(session: Session, *, steps: int = STEPS) -> None:
+    """Live through an episode of a cart that is pushed about."""
+    session.begin_episode()
+    x = np.array([1.0, 0.0])
+    for step in range(steps):
+        push = float(session.act(x)[0])
+        x = np.array([x[0] + 0.1 * x[1], x[1] + 0.1 * push])
+        session.observe(x, -(x[0] ** 2), truncated=step == STEPS - 1)
+
+
+def rows(directory: Path) -> list[EpisodeRecord]:
+    """Return the rows of a run; the time that an episode took is of no account."""
+    return [
+        replace(row, wall_s=0.0, theta=0.0)
+        for row in read_records(directory / "episodes.jsonl")
+    ]
+
+
+def whole_run(config: RunConfig, directory: Path) -> list[EpisodeRecord]:
+    with Session(config, directory, warn=ignore) as session:
+        while session.number <= config.episodes:
+            live(session)
+            session.end_episode()
+            session.learn()
+    return rows(directory)
+
+
+def test_a_loop_of_ones_own_is_the_run(tiny_deep: RunConfig, tmp_path: Path) -> None:
+    config = replace(tiny_deep, evaluation=replace(tiny_deep.evaluation, episodes=0))
+    run(config, tmp_path / "run", warn=ignore)
+    with Session(config, tmp_path / "own", warn=ignore) as session:
+        drive(session, environment_of(config), warn=ignore)
+    assert rows(tmp_path / "own") == rows(tmp_path / "run")
+    assert len(rows(tmp_path / "own")) == config.episodes
+
+
+def test_nobody_knows_theta_of_a_machine(config: RunConfig, tmp_path: Path) -> None:
+    whole_run(config, tmp_path)
+    (row, *_) = read_records(tmp_path / "episodes.jsonl")
+    assert math.isnan(row.theta) and row.steps == STEPS
+    assert [path.name for path in sorted((tmp_path / "memory").iterdir())] == [
+        f"00000{n}.npz" for n in range(1, config.episodes + 1)
+    ]
+    assert not (tmp_path / "pending").exists()
+
+
+def test_an_aborted_episode_leaves_no_trace(config: RunConfig, tmp_path: Path) -> None:
+    expected = whole_run(config, tmp_path / "quiet")
+    with Session(config, tmp_path / "stopped", warn=ignore) as session:
+        while session.number <= config.episodes:
+            live(session, steps=3)
+            session.abort_episode()
+            live(session)
+            session.end_episode()
+            session.learn()
+    assert rows(tmp_path / "stopped") == expected
+
+
+class Stopped(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
+    """An environment that is stopped from outside, now and then."""
+
+    def __init__(self, env: Any, often: int) -> None:
+        super().__init__(env)
+        self._often, self._steps = often, 0
+
+    def step(self, action: np.ndarray) -> Any:
+        self._steps += 1
+        if self._steps % self._often == 0:
+            raise EpisodeAborted("somebody stood in the way")
+        return self.env.step(action)
+
+
+def test_a_stopped_episode_begins_again(tiny_deep: RunConfig, tmp_path: Path) -> None:
+    run(tiny_deep, tmp_path / "quiet", warn=ignore)
+    said: list[str] = []
+    with Session(tiny_deep, tmp_path / "stopped", warn=ignore) as session:
+        env = Stopped(environment_of(tiny_deep), often=11)
+        drive(session, env, warn=said.append)
+    assert rows(tmp_path / "stopped") == rows(tmp_path / "quiet")
+    assert said and "was stopped: somebody stood in the way" in said[0]
+    with Session(tiny_deep, tmp_path / "never", warn=ignore) as session:
+        env = Stopped(environment_of(tiny_deep), often=2)
+        with pytest.raises(InputError, match="was stopped 20 times in a row"):
+            drive(session, env, warn=ignore)
+
+
+@pytest.mark.parametrize("lived", [1, 3])
+def test_an_episode_survives_until_it_is_learned(
+    config: RunConfig, tmp_path: Path, lived: int
+) -> None:
+    """The power fails between the end of an episode and the end of learning."""
+    expected = whole_run(config, tmp_path / "quiet")
+    with Session(config, tmp_path / "cut", warn=ignore) as session:
+        for number in range(1, lived + 1):
+            live(session)
+            session.end_episode(theta=0.25)
+            if number < lived:
+                session.learn()
+    with Session.resume(tmp_path / "cut", warn=ignore) as session:
+        assert session.number == lived
+        assert session.unlearned is not None and len(session.unlearned) == STEPS
+        with pytest.raises(InputError, match=r"not learned from yet: learn\(\) comes"):
+            session.begin_episode()
+        assert session.learn().theta == 0.25
+        while session.number <= config.episodes:
+            live(session)
+            session.end_episode()
+            session.learn()
+    assert rows(tmp_path / "cut") == expected
+
+
+def test_a_damaged_episode_is_lived_again(config: RunConfig, tmp_path: Path) -> None:
+    expected = whole_run(config, tmp_path / "quiet")
+    with Session(config, tmp_path / "cut", warn=ignore) as session:
+        live(session)
+        session.end_episode()
+    (tmp_path / "cut" / "pending" / "000001.npz").write_bytes(b"not an episode")
+    said: list[str] = []
+    with Session.resume(tmp_path / "cut", warn=said.append) as session:
+        assert session.unlearned is None and "can't be read" in said[0]
+        while session.number <= config.episodes:
+            live(session)
+            session.end_episode()
+            session.learn()
+    assert rows(tmp_path / "cut") == expected
+
+
+def test_other_systems_do_not_take_over_an_episode(
+    tiny_deep: RunConfig, tmp_path: Path
+) -> None:
+    with Session(tiny_deep, tmp_path, warn=ignore) as session:
+        env = environment_of(tiny_deep)
+        session.begin_episode()
+        obs, _ = env.reset(seed=0)
+        session.act(obs)
+        session.observe(obs, 0.0, truncated=True)
+        session.end_episode()
+    slower = replace(
+        tiny_deep, environment=replace(tiny_deep.environment, noise_std=0.1)
+    )
+    with Session(slower, tmp_path, resume=True, change=True, warn=ignore) as session:
+        assert session.unlearned is None
+
+
+def updates_of(session: Session) -> int:
+    return int(session.policy.state.policy.updates)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_practice_has_a_budget(config: RunConfig, tmp_path: Path) -> None:
+    assert isinstance(config.agent, EnsembleAgentConfig)
+    each = config.agent.learning.policy_updates
+    with Session(config, tmp_path, warn=ignore) as session:
+        done = []
+        budgets: list[dict[str, Any]] = [
+            {},
+            {"updates": 5},
+            {"updates": 0},
+            {"seconds": 0.05},
+        ]
+        for budget in budgets:
+            before = updates_of(session)
+            live(session)
+            session.end_episode()
+            session.learn(**budget)
+            done.append((updates_of(session) - before) // each)
+    worth = STEPS * config.agent.learning.model_updates
+    assert done[:3] == [worth, 5, 0]
+    assert done[3] > 0 and done[3] % 20 == 0
+
+
+def test_someone_may_forget_by_hand(config: RunConfig, tmp_path: Path) -> None:
+    config = replace(config, episodes=6, forgetting=Window(4))
+    with Session(config, tmp_path, warn=ignore) as session:
+        for number in range(1, 6):
+            if number == 4:
+                session.force_reset()
+            live(session)
+            session.end_episode()
+            session.learn()
+    assert [row.first_retained for row in rows(tmp_path)] == [1, 1, 1, 1, 4]
+    stored = read_toml(tmp_path / "config.toml")
+    assert stored["forgetting"]["first"] == 4
+    assert stored["changes"][0]["from_episode"] == 4
+    assert len(list((tmp_path / "memory").iterdir())) == 5
+    with Session.resume(tmp_path, warn=ignore) as session:
+        assert session.config.forgetting == Since(4, Window(4))
+        assert session.first_retained == 4
+        session.set_forgetting(Window(1))
+        live(session)
+        session.end_episode()
+        session.learn()
+        assert session.first_retained == 6
+    assert read_toml(tmp_path / "config.toml")["forgetting"] == {
+        "kind": "window",
+        "window": 1,
+        "unit": "episodes",
+    }
+
+
+def rich(obs: Array, action: Array, next_obs: Array) -> Array:
+    return 7.0 + 0.0 * next_obs[0]
+
+
+def over(obs: Array, action: Array, next_obs: Array) -> Array:
+    return next_obs[0] > 3.0
+
+
+def test_reward_and_end_may_be_known(config: RunConfig, tmp_path: Path) -> None:
+    with Session(config, tmp_path, reward=rich, ended=over, warn=ignore) as session:
+        agent = session.config.agent
+        assert isinstance(agent, EnsembleAgentConfig)
+        assert agent.imagination.reward == agent.imagination.termination == "known"
+        live(session)
+        session.end_episode()
+        session.learn()
+        told = float(session.policy.notes["q"])
+    with pytest.raises(InputError, match="= 'known' needs"):
+        Session.resume(tmp_path, warn=ignore)
+    with Session(config, tmp_path / "untold", warn=ignore) as session:
+        live(session)
+        session.end_episode()
+        session.learn()
+        assert told > float(session.policy.notes["q"])
+
+
+def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:
+    with Session(config, tmp_path, warn=ignore) as session:
+        with pytest.raises(InputError, match="episode 1 has not ended"):
+            session.learn()
+        with pytest.raises(InputError, match="must be a vector of 2 numbers"):
+            session.begin_episode()
+            session.act(np.zeros(3))
+        with pytest.raises(InputError, match="Another process is running"):
+            Session(config, tmp_path, resume=True, warn=ignore)
+        live(session)
+        session.end_episode()
+        wrong: list[dict[str, Any]] = [{"updates": 1, "seconds": 1.0}, {"updates": -1}]
+        for budget in wrong:
+            with pytest.raises(InputError):
+                session.learn(**budget)
+        session.learn()
+        session.checkpoint()
+    with pytest.raises(InputError, match="already holds 1 episodes"):
+        Session(config, tmp_path, warn=ignore)
+    with pytest.raises(InputError, match="holds no run"):
+        Session.resume(tmp_path / "nowhere")
+
+
+def test_the_held_episode_is_told_as_json(config: RunConfig, tmp_path: Path) -> None:
+    with Session(config, tmp_path, warn=ignore) as session:
+        live(session)
+        session.end_episode()
+        told = json.loads((tmp_path / "pending" / "told.json").read_text())
+        assert told == {"episode": 1, "theta": None}
+        session.learn()
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "x/y", "a:b"])
+def test_names_of_machines(bad: str) -> None:
+    with pytest.raises(InputError, match="name of a machine"):
+        machine(bad, observations=1, actions=1, steps=1)

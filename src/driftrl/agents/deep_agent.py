@@ -4,6 +4,7 @@ Which data is retained is not decided here: the agent learns what it is given, a
 rate at which transitions come in, as soon as there is enough to draw a batch from.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +31,7 @@ from driftrl.agents.ring import Holding, RingCache, row_of
 from driftrl.agents.theory_weight import theory_weight
 from driftrl.config_deep import EnsembleAgentConfig
 from driftrl.errors import EnvironmentFault, require
-from driftrl.imagination.policy_rollout import Termination
+from driftrl.imagination.policy_rollout import Known
 from driftrl.imagination.weight import with_weight
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsemblePrediction, EnsembleState
@@ -39,6 +40,8 @@ from driftrl.types import Data, Episode, Precision, Transition
 
 # Within an episode the model is normalised anew when the data have grown by this part.
 _GROWTH = 1 / 20
+# Units between two looks at the clock, where practice lasts for a time.
+_STRETCH = 20
 # Transitions that all members judge at once: a million would fill the memory.
 _AT_ONCE = 2**15
 
@@ -74,7 +77,7 @@ class DeepAgent:
         *,
         capacity: int,
         steps: int,
-        known_end: Termination | None = None,
+        known: Known | None = None,
     ) -> None:
         """Make an agent.
 
@@ -84,24 +87,19 @@ class DeepAgent:
             capacity: Transitions that it will learn from at once, at most; with more it
                 still learns, but compiles again.
             steps: Decisions of an episode that runs its full time.
-            known_end: Condition (obs, action, next_obs) under which the task ends, for
-                ``imagination.termination = "known"``.
+            known: The task's own condition of its end and its own reward, functions
+                of (obs, action, next_obs) for one step, for ``imagination.termination
+                = "known"`` and ``imagination.reward = "known"``.
         """
         self._sizes = sizes
         self._config = config
         self._capacity = max(capacity, steps, config.learning.least_transitions)
         self._steps = steps
-        self._known_end = known_end
+        self._known = _wanted(config, known or Known())
         self._cache = RingCache(sizes, steps)
         self._may_end = True
         if isinstance(config, EnsembleAgentConfig):
             self._may_end = config.imagination.termination != "absent"
-            require(
-                config.imagination.termination != "known" or known_end is not None,
-                "agent.imagination.termination = 'known' needs the condition under "
-                "which the task ends, and this task offers none. Choose 'learned' if "
-                "it can end, or 'absent' if it never does.",
-            )
 
     def initial_state(self, *, key: Key[Array, ""]) -> DeepState:
         """Return the agent before its first episode."""
@@ -117,13 +115,28 @@ class DeepAgent:
         if due:
             state = renewed(state, self._sizes, self._config, key=reset_key)
         state = replace(state, softly_reset=jnp.asarray(due))
-        if self._config.learning.when == "episode":
-            units = self._units(len(data), occasion.collected)
-            if units > 0:
-                replay = self._held(data).ring.replay
-                state = measured(state, replay)
-                state = self._practise(state, replay, units, practice_key)
+        if self._config.learning.when == "episode" and self._enough(len(data)):
+            replay = self._held(data).ring.replay
+            state = measured(state, replay)
+            state = self._practise_within(state, replay, occasion, practice_key)
         return self._with_theory(state, data, occasion)
+
+    def _practise_within(
+        self, state: DeepState, replay: Replay, occasion: Occasion, key: Key[Array, ""]
+    ) -> DeepState:
+        """Practise as long as the occasion says."""
+        if occasion.seconds is None:
+            units = occasion.updates
+            if units is None:
+                units = self._config.learning.model_updates * occasion.collected
+            return self._practise(state, replay, units, key)
+        end, stretch = time.monotonic() + occasion.seconds, 0
+        while time.monotonic() < end:
+            own_key = jax.random.fold_in(key, stretch)
+            state = self._practise(state, replay, _STRETCH, own_key)
+            jax.block_until_ready(state.policy.updates)
+            stretch += 1
+        return state
 
     def policy(self, state: DeepState) -> "DeepPolicy":
         """Return the policy that a learned state drives."""
@@ -153,14 +166,14 @@ class DeepAgent:
         """
         held = self._cache.with_row(lesson.held, row_of(transition))
         lesson = replace(lesson, held=held)
-        units = self._units(lesson.size, 1)
-        if units == 0:
+        if not self._enough(lesson.size):
             return state, lesson
         replay = held.ring.replay
         if lesson.size >= lesson.measure_at:
             state = measured(state, replay)
             more = max(self._config.sac.batch, int(_GROWTH * lesson.size))
             lesson = replace(lesson, measure_at=lesson.size + more)
+        units = self._config.learning.model_updates
         return self._practise(state, replay, units, key), lesson
 
     def warm_up(self, points: int, steps: int) -> None:
@@ -191,18 +204,16 @@ class DeepAgent:
         self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
     ) -> DeepState:
         count = jnp.asarray(units, jnp.int32)
-        return practise(state, replay, count, self._config, self._known_end, key)
+        return practise(state, replay, count, self._config, self._known, key)
 
     def _held(self, data: Data) -> Holding:
         """Return the data on the device, with room for the steps of a lesson."""
         lesson = self._steps if self._config.learning.when == "step" else 0
         return self._cache.holding(data, self._room_for(len(data) + lesson))
 
-    def _units(self, retained: int, collected: int) -> int:
-        """Return the units that ``collected`` new transitions are worth."""
-        settings = self._config.learning
-        enough = retained >= settings.least_transitions
-        return settings.model_updates * collected if enough else 0
+    def _enough(self, retained: int) -> bool:
+        """Say whether there is enough to draw batches from."""
+        return retained >= self._config.learning.least_transitions
 
     def _room_for(self, transitions: int) -> int:
         """Return the rows to pad to: the capacity, doubled until all fit."""
@@ -212,7 +223,9 @@ class DeepAgent:
         return room
 
     def _reset_due(self, occasion: Occasion) -> bool:
-        period = self._config.soft_reset.period
+        rates, period = self._config.soft_reset, self._config.soft_reset.period
+        if rates.model == rates.policy == 0:
+            return False
         if period is None:
             return occasion.turned_over
         return occasion.episode > 1 and (occasion.episode - 1) % period == 0
@@ -247,6 +260,28 @@ class DeepAgent:
             "that it never does. Choose 'known' or 'learned', or make the environment "
             "report truncation where only the clock ran out."
         )
+
+
+def _wanted(config: Config, known: Known) -> Known:
+    """Return of what is known that which the settings ask for."""
+    if not isinstance(config, EnsembleAgentConfig):
+        return Known()
+    settings = config.imagination
+    require(
+        settings.termination != "known" or known.end is not None,
+        "agent.imagination.termination = 'known' needs the condition under which the "
+        "task ends, and this task offers none. Choose 'learned' if it can end, or "
+        "'absent' if it never does.",
+    )
+    require(
+        settings.reward != "known" or known.reward is not None,
+        "agent.imagination.reward = 'known' needs the reward as a function, and this "
+        "task offers none. Choose 'learned'.",
+    )
+    return Known(
+        end=known.end if settings.termination == "known" else None,
+        reward=known.reward if settings.reward == "known" else None,
+    )
 
 
 @dataclass(frozen=True)

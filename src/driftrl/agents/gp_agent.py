@@ -20,6 +20,7 @@ from driftrl.agents import icem
 from driftrl.agents.interface import Diagnosis, Lesson, Occasion, diagnosis
 from driftrl.agents.theory_weight import theory_weight
 from driftrl.config_gp import GPAgentConfig, ICEMConfig
+from driftrl.errors import require
 from driftrl.imagination.rollout import Reward, optimistic_return
 from driftrl.models import gp
 from driftrl.models.gp import GPState, Posterior
@@ -73,6 +74,11 @@ class GPAgent:
     ) -> GPAgentState:
         """Return the agent fitted on exactly ``data``."""
         del key  # fitting draws nothing
+        require(
+            occasion.updates is None and occasion.seconds is None,
+            "agent.kind = 'gp' is fitted in one go: learn() takes neither updates nor "
+            "seconds.",
+        )
         model = gp.fit(state.model, data, self._model)
         return GPAgentState(model, self._weight(model, occasion))
 

@@ -37,6 +37,10 @@ class Occasion:
     """Transitions of the episode that has just ended: they set the rate of updates."""
     turned_over: bool = False
     """Whether the forgetting rule's clock has come round: soft resets follow it."""
+    updates: int | None = None
+    """Units of practice, where they are not to follow from ``collected``."""
+    seconds: float | None = None
+    """Time to practise for, where neither sets an end to it."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,12 @@ from driftrl.agents.sac import Batch, SACState
 from driftrl.agents.soft_reset import mix, soft_reset, soft_reset_model
 from driftrl.config_deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.imagination.optimism import bonus_named
-from driftrl.imagination.policy_rollout import NEVER_TERMINATES, Termination, imagine
+from driftrl.imagination.policy_rollout import (
+    NEVER_TERMINATES,
+    Known,
+    Termination,
+    imagine,
+)
 from driftrl.imagination.weight import (
     WeightState,
     initial_weight,
@@ -125,13 +130,13 @@ def measured(state: DeepState, replay: Replay) -> DeepState:
     return replace(state, model=replace(state.model, statistics=statistics))
 
 
-@partial(jax.jit, static_argnames=("config", "known_end"))
+@partial(jax.jit, static_argnames=("config", "known"))
 def practise(
     state: DeepState,
     replay: Replay,
     count: Int[Array, ""],
     config: Config,
-    known_end: Termination | None,
+    known: Known,
     key: Key[Array, ""],
 ) -> DeepState:
     """Do ``count`` units on the replay; their notes are the mean over them.
@@ -139,7 +144,7 @@ def practise(
     The model is normalised as it was last measured.
     """
     if isinstance(config, EnsembleAgentConfig):
-        unit = imagining_unit(config, known_end)
+        unit = imagining_unit(config, known)
     else:
         unit = model_free_unit(config)
 
@@ -185,12 +190,12 @@ def model_free_unit(config: SACAgentConfig) -> Unit:
     return unit
 
 
-def imagining_unit(config: EnsembleAgentConfig, known_end: Termination | None) -> Unit:
+def imagining_unit(config: EnsembleAgentConfig, known: Known) -> Unit:
     """Return the unit of SAC in the imagination of an ensemble.
 
     Args:
         config: All settings.
-        known_end: The task's own condition, for ``termination = "known"``.
+        known: The task's own end and reward, where they are not to be learned.
     """
 
     def unit(
@@ -205,7 +210,7 @@ def imagining_unit(config: EnsembleAgentConfig, known_end: Termination | None) -
         assert state.model is not None
         predict = partial(ensemble.predict, state.model)
         layers, bonus, start = _imagine(
-            state, predict, real, config, known_end, rollout_key
+            state, predict, real, config, known, rollout_key
         )
         state, seen = _learn_policy(state, predict, layers, bonus, config, policy_key)
         if config.optimism.rule == "tuned":
@@ -246,7 +251,7 @@ def _imagine(
     predict: Predict,
     real: Batch,
     config: EnsembleAgentConfig,
-    known_end: Termination | None,
+    known: Known,
     key: Key[Array, ""],
 ) -> tuple[Batch, Float[Array, "K B"], Float[Array, "B S"]]:
     """Return the layers, collected one first, their bonus, and where rollouts start."""
@@ -256,10 +261,11 @@ def _imagine(
     rollouts = imagine(
         predict,
         partial(_drawn_action, state.policy.actor),
-        _end_of(state, known_end),
+        _end_of(state, known.end),
         start,
         config.imagination,
         key=key,
+        reward=known.reward,
     )
     bonus_of = bonus_named(config.imagination.bonus)
     collected = jax.vmap(lambda *pair: bonus_of(predict(*pair)))(real.obs, real.actions)

@@ -97,13 +97,14 @@ def _drift(schedule: Mapping[str, Any], clock: str) -> str:
     """Say in a few words how θ drifts."""
     settings = dict(schedule)
     kind = settings.pop("kind")
-    if kind != "exponential":
+    pace = {"exponential": "a = {rate:g}", "geometric": "× {ratio:.3g}"}.get(kind)
+    if pace is None:
         said = (f"{name} = {value}" for name, value in settings.items())
         return f"{kind}: {', '.join(said)}"
     unit = "" if clock == "episodes" else f" {clock}"
     return (
         f"{settings['theta_max']:g} → {settings['theta_min']:g}, "
-        f"a = {settings['rate']:g} after {_amount(settings['start'])}{unit}"
+        f"{pace.format(**settings)} after {_amount(settings['start'])}{unit}"
     )
 
 

@@ -23,6 +23,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "regret": ("driftrl.cli.regret", "cumulative dynamic regret of recorded runs"),
     "report": ("driftrl.cli.report", "figures and one HTML page from recorded runs"),
     "play": ("driftrl.cli.play", "the newest policy of a run, as a video"),
+    "export": ("driftrl.cli.export", "the newest policy of a run, for a robot"),
+    "check-env": ("driftrl.cli.check_env", "is my environment usable, and how"),
+    "robot": ("driftrl.cli.robot", "a machine, or its twin, for a learner on a wire"),
     "bench": ("driftrl.cli.bench", "speed of this machine and of the learner on it"),
 }
 
@@ -66,7 +69,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _overview() -> str:
-    rows = [f"  {name:<8} {line}" for name, (_, line) in COMMANDS.items()]
+    rows = [f"  {name:<9} {line}" for name, (_, line) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: driftrl COMMAND …",

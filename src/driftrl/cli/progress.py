@@ -1,6 +1,7 @@
 """Progress of a run and of a study, in a terminal and in a log file."""
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,12 +43,12 @@ class _RunProgress:
         left = (self._episodes - record.episode) * sum(recent) / len(recent)
         if len(self._times) == 1:
             print("episode        θ     return  data from  model error  coverage")
-        error, coverage = (
-            "–" if value is None else f"{value:.3f}"
-            for value in (record.model_error, record.coverage)
+        theta, error, coverage = (
+            "–" if value is None or math.isnan(value) else f"{value:.3f}"
+            for value in (record.theta, record.model_error, record.coverage)
         )
         print(
-            f"{record.episode:4d}/{self._episodes:<4d} {record.theta:7.3f} "
+            f"{record.episode:4d}/{self._episodes:<4d} {theta:>7} "
             f"{record.return_executed:10.1f} {record.first_retained:10d} "
             f"{error:>11} {coverage:>9}  {duration(left)} left",
             flush=True,

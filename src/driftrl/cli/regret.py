@@ -2,7 +2,8 @@
 
 import math
 import os
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import oracle_progress
+from driftrl.errors import InputError
 from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def main(argv: list[str]) -> int:
     """Print the regret of recorded runs."""
     summary = "Print the cumulative dynamic regret of recorded runs, method by method."
     arguments = parse(Arguments, argv, "regret", summary)
-    comparison = compare(arguments.directory)
+    comparison = _with_oracle(compare(arguments.directory), arguments.directory)
     from driftrl.results.document import comparison_document
 
     if arguments.json:
@@ -45,16 +47,43 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _with_oracle(comparison: "Comparison", directory: Path) -> "Comparison":
+    """Return the problems that have an oracle, and say which have none."""
+    known = tuple(study for study in comparison.studies if study.table.known)
+    others = [study.task for study in comparison.studies if not study.table.known]
+    if not others:
+        return comparison
+    message = (
+        f"There is no oracle for runs of {', '.join(dict.fromkeys(others))} whose θ is "
+        "not known, such as those of a machine of one's own, and so no regret. "
+        f"`driftrl report {directory}` shows the returns."
+    )
+    if not known:
+        raise InputError(message)
+    print(f"driftrl: {message}", file=sys.stderr)
+    return replace(comparison, studies=known)
+
+
 def compare(directory: Path) -> "Comparison":
-    """Compare the recorded runs of a directory with the oracle, and say how it goes."""
+    """Compare the recorded runs of a directory, with the oracle where there is one.
+
+    Nobody's own machine is made for that: its records are enough.
+    """
     prepare(os.environ)
-    from driftrl.oracles.lookup import oracle_of_runs
+    from driftrl.envs.own import is_own
+    from driftrl.regret import NO_ORACLE
     from driftrl.results.comparison import compare_problems
     from driftrl.results.records import load_runs
 
     everything = load_runs(directory)
 
     def oracle(runs: "Sequence[Run]") -> "OracleTable":
+        thetas = [record.theta for run in runs for record in run.records]
+        # A robot need not tell θ, even if it is the twin of a task of ours.
+        if is_own(runs[0].task) or not all(map(math.isfinite, thetas)):
+            return NO_ORACLE
+        from driftrl.oracles.lookup import oracle_of_runs
+
         with oracle_progress() as tell:
             return oracle_of_runs(runs, tell, shown=everything)
 

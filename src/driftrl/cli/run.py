@@ -3,20 +3,23 @@
 import argparse
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from driftrl.cli.on_robot import connect, learn_on_robot, task_of_robot
 from driftrl.cli.progress import run_progress
 from driftrl.config import RunConfig
 from driftrl.config_file import read_toml
 from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure
-from driftrl.errors import InputError, at_least
+from driftrl.errors import InputError, at_least, require
 from driftrl.training.process import prepare
 from driftrl.training.video import headless, require_installed
 
 if TYPE_CHECKING:
+    from driftrl.robot.protocol import Welcome
     from driftrl.training.filming import Camera
 
 _KINDS = ("drift", "forgetting", "agent")
@@ -24,27 +27,41 @@ _KINDS = ("drift", "forgetting", "agent")
 
 def main(argv: list[str]) -> int:
     """Run one configuration and say where its results are."""
-    own, rest = _parser().parse_known_args(argv)
-    if own.help and own.task is None:
+    own, rest = _parser(with_task=not _robot_names_task(argv)).parse_known_args(argv)
+    if own.help and own.task is None and own.robot is None:
         _parser().print_help()
         return 0
-    config = _config(own, rest)
+    require(
+        own.robot is None or own.video_every is None,
+        "A robot is not filmed by its learner: leave out --video-every.",
+    )
+    robot = None if own.robot is None else connect(own.robot, own.token_file)
+    config = _config(own, rest, None if robot is None else robot.robot)
     out = Path(own.out) if own.out else Path("runs") / config.name
     prepare(os.environ)
     camera = _camera(own.video_every, config, out)
-    from driftrl.training.loop import run
-
+    continued = {"resume": own.resume, "change": own.change}
     try:
         with run_progress(config, quiet=own.quiet) as progress:
-            run(
-                config,
-                out,
-                resume=own.resume,
-                change=own.change,
-                on_episode=progress.show,
-                warn=progress.warn,
-                watch=camera,
-            )
+            if robot is not None:
+                from driftrl.training.session import Session
+
+                with (
+                    Session(config, out, **continued, warn=progress.warn) as session,
+                    closing(robot),
+                ):
+                    learn_on_robot(session, robot, progress.show, progress.warn)
+            else:
+                from driftrl.training.loop import run
+
+                run(
+                    config,
+                    out,
+                    **continued,
+                    on_episode=progress.show,
+                    warn=progress.warn,
+                    watch=camera,
+                )
     except KeyboardInterrupt:
         print(
             f"driftrl: stopped. At most the running episode is lost; go on with the "
@@ -70,7 +87,13 @@ def _camera(every: int | None, config: RunConfig, out: Path) -> "Camera | None":
     return Camera(out / "videos", every, config.episodes, try_out(config))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _robot_names_task(argv: list[str]) -> bool:
+    """Say whether the task is left to the robot: then no bare word is its name."""
+    asked = any(word.partition("=")[0] == "--robot" for word in argv)
+    return asked and argv[0].startswith("-")
+
+
+def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="driftrl run",
         description="Run one method on one task. Every field of the configuration is "
@@ -80,7 +103,11 @@ def _parser() -> argparse.ArgumentParser:
         add_help=False,
         allow_abbrev=False,
     )
-    parser.add_argument("task", nargs="?", help="name of the task")
+    parser.set_defaults(task=None)
+    if with_task:
+        parser.add_argument(
+            "task", nargs="?", help="name of the task, or MODULE:FACTORY of your own"
+        )
     parser.add_argument(
         "--method", default="sw-ombrl", help="name of the method (default: sw-ombrl)"
     )
@@ -100,6 +127,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="film the episodes 1, N + 1, 2N + 1, … and the last, into OUT/videos",
     )
+    parser.add_argument(
+        "--robot",
+        metavar="ADDRESS",
+        help="drive the robot there, e.g. tcp://127.0.0.1:5557 (see driftrl robot); "
+        "it says what it is, so the task may be left out",
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="the robot's token, if it asks for one"
+    )
     parser.add_argument("--quiet", action="store_true", help="print no episodes")
     for table in _KINDS:
         parser.add_argument(f"--{table}.kind", help=f"which {table}; then its fields")
@@ -107,9 +143,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _config(own: argparse.Namespace, rest: list[str]) -> RunConfig:
-    if own.task is None or own.task.startswith("-"):
-        raise InputError(f"Which task? Known: {', '.join(TASKS)}.")
+def _config(
+    own: argparse.Namespace, rest: list[str], robot: "Welcome | None"
+) -> RunConfig:
+    task = own.task
+    if robot is not None:
+        task = task_of_robot(robot, own.task)
+    elif task is None or task.startswith("-"):
+        raise InputError(
+            f"Which task? Known: {', '.join(TASKS)}; or an environment of your own, "
+            "MODULE:FACTORY."
+        )
     changes: dict[str, Any] = read_toml(Path(own.config)) if own.config else {}
     for beside in ("versions", "changes"):
         changes.pop(beside, None)
@@ -117,7 +161,7 @@ def _config(own: argparse.Namespace, rest: list[str]) -> RunConfig:
         kind = getattr(own, f"{table}.kind")
         if kind is not None:
             changes[table] = {"kind": kind}
-    default = configure(own.task, own.method, changes)
+    default = configure(task, own.method, changes)
     if own.help:
         _parser().print_help()
         print("\nThe configuration, with this task's and method's defaults:\n")
@@ -125,7 +169,7 @@ def _config(own: argparse.Namespace, rest: list[str]) -> RunConfig:
     config = tyro.cli(
         RunConfig,
         args=rest,
-        prog=f"driftrl run {own.task}",
+        prog=f"driftrl run {default.task}",
         default=default,
         config=(tyro.conf.AvoidSubcommands,),
     )

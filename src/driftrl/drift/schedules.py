@@ -279,7 +279,22 @@ class Join:
         return self.parts[bisect_left(self.boundaries, _settled_clock(clock))](clock)
 
 
-Schedule = Part | Join
+@dataclass(frozen=True)
+class Unknown:
+    """A system that drifts by itself, if it does: nobody sets θ, and nobody knows it.
+
+    The schedule of a machine, and of any environment of one's own.
+    """
+
+    kind: ClassVar[str] = "unknown"
+
+    def __call__(self, clock: int) -> float:
+        """Return NaN: there is nothing to be known."""
+        _settled_clock(clock)
+        return math.nan
+
+
+Schedule = Part | Join | Unknown
 """Any schedule of θ."""
 
 SCHEDULES: dict[str, type[Schedule]] = {
@@ -294,6 +309,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
         RandomWalk,
         Geometric,
         Join,
+        Unknown,
     )
 }
 """Every schedule by its kind."""

@@ -4,6 +4,7 @@
 learner never sees it.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from driftrl.config import Clock, EnvironmentConfig, FurtherDrift, RunConfig
-from driftrl.drift.schedules import Constant, Schedule
+from driftrl.drift.schedules import Constant, Schedule, Unknown
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.plants import make_plant
 from driftrl.envs.tasks import task_named
@@ -34,6 +35,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         Args:
             plant: The machine.
             schedules: What drifts, by the plant's names; the first one's value is θ.
+                Empty if the plant drifts by itself.
             clock: What the schedules count.
         """
         self._plant = plant
@@ -49,7 +51,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def theta(self) -> float:
-        """θ of the running episode."""
+        """θ of the running episode; NaN where nobody knows it."""
         return self._theta
 
     @property
@@ -66,13 +68,14 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._decisions = _whole(options, "decisions", self._decisions, least=0)
         super().reset(seed=seed)
         self._settle()
-        obs, info = self._plant.reset(seed=seed)
+        place = {"episode": self._episode, "decisions": self._decisions}
+        obs, info = self._plant.reset(seed=seed, options=place)
         return obs, {**info, "theta": self._theta}
 
     def _settle(self) -> None:
         now = max(1, self._episode) if self._clock == "episodes" else self._decisions
         self._thetas = {name: value(now) for name, value in self._schedules.items()}
-        self._theta = next(iter(self._thetas.values()))
+        self._theta = next(iter(self._thetas.values()), math.nan)
         self._plant.set_parameters(self._thetas)
 
     def step(self, action: np.ndarray) -> StepResult:
@@ -102,7 +105,10 @@ def make_env(
     """Build the drifting environment of a task, by default with the task's settings."""
     row = task_named(task)
     environment = environment or row.environment
-    schedules = {environment.parameter: drift or row.drift}
+    drift = drift or row.drift
+    schedules: dict[str, Schedule] = {}
+    if not isinstance(drift, Unknown):
+        schedules[environment.parameter] = drift
     for further in also:
         require(
             further.parameter not in schedules,

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from jaxtyping import Array
 
 from driftrl.config import EnvironmentConfig
-from driftrl.envs.pendulum import decision_reward
+from driftrl.envs import pendulum, rccar
+from driftrl.envs.own import OwnPlant, is_own, made
 from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.envs.plant import Plant
+from driftrl.envs.rccar_plant import RCCarPlant
 from driftrl.envs.task import Task
 from driftrl.errors import InputError
 
@@ -41,28 +43,31 @@ def _mujoco(machine: str) -> Make:
 
 PLANTS: dict[str, Make] = {
     "pendulum": PendulumPlant,
+    "rccar": RCCarPlant,
     **{machine: _mujoco(machine) for machine in MUJOCO},
 }
-_REWARDS: dict[str, Callable[[int, float], Reward]] = {"pendulum": decision_reward}
+_REWARDS: dict[str, Callable[[int, float], Reward]] = {
+    "pendulum": pendulum.decision_reward,
+    "rccar": rccar.decision_reward,
+}
 
 
 def make_plant(
     task: Task, environment: EnvironmentConfig, render_mode: str | None = None
 ) -> Plant:
     """Build the machine of a task."""
+    if is_own(task.name):
+        return OwnPlant(made(task.name), environment)
     if task.plant not in PLANTS:
         raise InputError(f"Task {task.name!r} has no environment in this installation.")
+    task.check_machine(environment)
     return PLANTS[task.plant](environment, render_mode)
 
 
-def known_reward(task: Task, environment: EnvironmentConfig) -> Reward:
-    """Return the reward of one decision as a learner may know it (see the plant)."""
+def known_reward(task: Task, environment: EnvironmentConfig) -> Reward | None:
+    """Return the reward of one decision as a learner may know it; None if it can't."""
     if task.plant not in _REWARDS:
-        raise InputError(
-            f"agent.kind = 'gp' plans with a known reward, and the reward of task "
-            f"{task.name!r} is not known to the learner; choose agent.kind = "
-            "'ensemble' or 'sac'."
-        )
+        return None
     return _REWARDS[task.plant](environment.action_repeat, task.nominal)
 
 

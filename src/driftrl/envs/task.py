@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from driftrl.config import AgentConfig, Clock, EnvironmentConfig, EvaluationConfig
 from driftrl.drift.schedules import Schedule
-from driftrl.errors import unknown_name
+from driftrl.errors import require, unknown_name
 from driftrl.memory.forgetting import Unit
 
 REFERENCE_RATE = 100e9
@@ -51,6 +51,8 @@ class Task:
     """Sizes of the variants that ``environment.observation`` may name but "paper"."""
     may_end: bool = False
     """Whether there are states in which it has failed (``environment.terminates``)."""
+    varied: bool = False
+    """Whether specimens of the machine differ (``environment.machine``)."""
     minutes: float = 0.0
     """What a whole run takes on one core that multiplies matrices of 256 × 256 at
     ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
@@ -61,6 +63,14 @@ class Task:
         """Say whether J*(θ) never falls as θ grows, for what θ sets there."""
         return self.more_is_better and (
             environment.parameter == self.environment.parameter
+        )
+
+    def check_machine(self, environment: EnvironmentConfig) -> None:
+        """Refuse a specimen that is not the nominal one, where there is no other."""
+        require(
+            self.varied or environment.machine == 0,
+            f"Task {self.name!r} has one machine alone, so environment.machine must be "
+            f"0, received {environment.machine!r}.",
         )
 
     def sizes(self, environment: EnvironmentConfig) -> tuple[int, int]:

@@ -7,6 +7,7 @@ either is adding a row.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from driftrl.config import AgentConfig, EnvironmentConfig, EvaluationConfig, RunConfig
@@ -20,7 +21,9 @@ from driftrl.config_deep import (
 )
 from driftrl.config_file import overridden
 from driftrl.config_gp import GPAgentConfig, GPConfig
-from driftrl.drift.schedules import Exponential
+from driftrl.drift.schedules import Exponential, Unknown
+from driftrl.envs.own import is_own, made, own_task, task_of
+from driftrl.envs.rccar_task import RCCAR
 from driftrl.envs.suite import MUJOCO_TASKS
 from driftrl.envs.task import Task
 from driftrl.errors import InputError, at_least, require, unknown_name
@@ -119,6 +122,7 @@ TASKS: dict[str, Task] = {
             evaluation=EvaluationConfig(episodes=1),
             more_is_better=True,
         ),
+        RCCAR,
         *MUJOCO_TASKS,
     )
 }
@@ -167,10 +171,30 @@ METHODS: dict[str, Method] = {
 
 
 def task_named(name: str) -> Task:
-    """Return the task of that name."""
+    """Return the task of that name, or that of an environment of one's own."""
+    if is_own(name):
+        return _own_task(name)
     if name not in TASKS:
         raise unknown_name("task", name, TASKS)
     return TASKS[name]
+
+
+@cache
+def _own_task(name: str) -> Task:
+    env = made(name)
+    try:
+        return task_of(name, env)
+    finally:
+        env.close()
+
+
+def task_of_run(config: RunConfig) -> Task:
+    """Return the task of a configuration, without making any environment."""
+    if not is_own(config.task):
+        return task_named(config.task)
+    environment = config.environment
+    sizes = (environment.observations, environment.actions)
+    return own_task(config.task, sizes, environment.steps)
 
 
 def method_named(name: str) -> Method:
@@ -181,7 +205,7 @@ def method_named(name: str) -> Method:
 
 
 def configure(
-    task_name: str, method_name: str, changes: Mapping[str, Any] | None = None
+    task: str | Task, method_name: str, changes: Mapping[str, Any] | None = None
 ) -> RunConfig:
     """Return the run of a method on a task, with nested ``changes`` laid over it.
 
@@ -189,7 +213,8 @@ def configure(
     methods that forget.  What a method makes of the agent comes last: it is what the
     method is.
     """
-    task, method = task_named(task_name), method_named(method_name)
+    task = task_named(task) if isinstance(task, str) else task
+    method = method_named(method_name)
     changes = dict(changes or {})
     after = changes.pop("forget_after", None)
     if after is not None:
@@ -214,7 +239,7 @@ def configure(
 
 def check_fits(config: RunConfig) -> None:
     """Refuse a configuration that its task can't serve."""
-    task = task_named(config.task)
+    task = task_of_run(config)
     method_named(config.method)
     environment = config.environment
     require(
@@ -223,6 +248,7 @@ def check_fits(config: RunConfig) -> None:
         f"environment.start may be {' or '.join(task.starts)}.",
     )
     task.sizes(environment)
+    task.check_machine(environment)
     require(
         task.may_end or not environment.terminates,
         f"Task {task.name!r} has no states in which it fails, so "
@@ -234,3 +260,25 @@ def check_fits(config: RunConfig) -> None:
             "With environment.terminates = true imagined rollouts must end too: set "
             "agent.imagination.termination to 'known' or 'learned'; received 'absent'.",
         )
+    _check_drift(config, task)
+
+
+def _check_drift(config: RunConfig, task: Task) -> None:
+    """Refuse a schedule where nobody sets θ, and none where somebody must."""
+    if not isinstance(task.drift, Unknown):
+        require(
+            not isinstance(config.drift, Unknown),
+            f"The drift of task {task.name!r} is set by a schedule, so drift.kind "
+            "can't be 'unknown'; 'constant' is no drift.",
+        )
+        return
+    require(
+        isinstance(config.drift, Unknown) and not config.also,
+        f"{task.name!r} is a machine of one's own, which drifts by itself: drift.kind "
+        "must be 'unknown', and nothing else may have a schedule.",
+    )
+    require(
+        config.evaluation.episodes == 0,
+        f"{task.name!r} is a machine of one's own, which can't be frozen to judge a "
+        "policy: evaluation.episodes must be 0, and executed episodes are the measure.",
+    )

@@ -18,6 +18,7 @@ from driftrl.figures.style import INK, MUTED, MethodStyle, method_name, method_s
 from driftrl.figures.wording import percent, span
 from driftrl.regret import StudyRegret
 from driftrl.results import statistics
+from driftrl.results.scores import scores_of
 
 _FEW_EPISODES = 10  # below this, Plotly would put ticks between episodes
 _DASHES = {"solid": "solid", "dashed": "dash", "dashdot": "dashdot", "dotted": "dot"}
@@ -81,10 +82,14 @@ def _mark_soft_resets(
 def draw_differences(
     study: StudyRegret, styles: dict[str, MethodStyle]
 ) -> graph_objects.Figure:
-    """Draw R_N minus the baseline's for each seed, with mean and 95 % t interval."""
-    count = len(study.differences)
+    """Draw R_N minus the baseline's for each seed, with mean and 95 % t interval.
+
+    It is the mean return where no R_N is known.
+    """
+    differences = scores_of(study).differences
+    count = len(differences)
     figure = graph_objects.Figure(layout=_base_layout() | {"height": 70 + 55 * count})
-    for one in study.differences:
+    for one in differences:
         style, estimate = styles[one.method], one.estimate
         name, colour = escape(style.name), style.colour
         figure.add_trace(
@@ -100,7 +105,8 @@ def draw_differences(
         figure.add_trace(_interval_mark(estimate, name, colour))
     figure.add_vline(0, line={"color": INK, "width": 1.2})
     baseline = escape(method_name(study.baseline))
-    title = f"difference in R<sub>{study.episodes}</sub> to {baseline}"
+    what = f"R<sub>{study.episodes}</sub>" if study.table.known else "mean return"
+    title = f"difference in {what} to {baseline}"
     figure.update_xaxes(title={"text": title, "standoff": 6}, rangemode="tozero")
     # The first method on top, half a line of room on either side.
     figure.update_yaxes(range=[count - 0.5, -0.5], showgrid=False, ticks="")

@@ -18,6 +18,7 @@ from driftrl.results.curves import (
     stack_curves,
     theta_sequences,
 )
+from driftrl.results.records import Run
 
 _TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's
 _ALL_TICKS_SHARE = 0.15  # most that all rows of such marks may take
@@ -87,21 +88,20 @@ class Panel:
 
 
 def study_changes(study: StudyRegret) -> list[int]:
-    """Return the episodes at which θ begins to change, over all its courses."""
-    courses = theta_sequences(study.runs)
+    """Return the episodes at which θ begins to change in any run, if θ is known."""
+    courses = theta_sequences(study.runs) if study.table.known else []
     return sorted({start for course in courses for start in change_starts(course)})
 
 
 def study_panels(study: StudyRegret) -> list[Panel]:
-    """Return every panel, in reading order; details only where they were recorded."""
-    builders: list[Callable[[StudyRegret], Panel]] = [
-        theta_panel,
-        return_panel,
-        regret_panel,
-        span_panel,
-        error_panel,
-        coverage_panel,
-    ]
+    """Return every panel, in reading order; details only where they were recorded.
+
+    There is none of θ and of regret where nothing is known of them.
+    """
+    results: list[Callable[[StudyRegret], Panel]] = [return_panel]
+    if study.table.known:
+        results = [theta_panel, return_panel, regret_panel]
+    builders = [*results, span_panel, error_panel, coverage_panel]
     details = [epistemic_panel(study), optimism_panel(study), temperature_panel(study)]
     return [
         *(build(study) for build in builders),
@@ -112,7 +112,7 @@ def study_panels(study: StudyRegret) -> list[Panel]:
 def soft_resets(study: StudyRegret) -> dict[str, list[int]]:
     """Return the episodes before which runs of each method were softly reset.
 
-    Methods without a soft reset have no entry.
+    Methods without a soft reset have no entry: at rates of zero nothing is reset.
     """
     found = {
         one.method: sorted(
@@ -120,12 +120,17 @@ def soft_resets(study: StudyRegret) -> dict[str, list[int]]:
                 record.episode
                 for run in study.runs_of(one.method)
                 for record in run.records
-                if record.soft_reset
+                if record.soft_reset and _resets_softly(run)
             }
         )
         for one in study.methods
     }
     return {method: episodes for method, episodes in found.items() if episodes}
+
+
+def _resets_softly(run: Run) -> bool:
+    rates = run.config.get("agent", {}).get("soft_reset", {})
+    return rates.get("model") != 0 or rates.get("policy") != 0
 
 
 @dataclass(frozen=True)
@@ -170,17 +175,20 @@ def theta_panel(study: StudyRegret) -> Panel:
 
 
 def return_panel(study: StudyRegret) -> Panel:
-    """J(π_n) of every method beside J*(θ_n)."""
+    """J(π_n) of every method, beside J*(θ_n) where that is known."""
+    is_known = study.table.known
     optima = [
         Reference("J*(θ), optimum", study.table.column("value", course))
         for course in theta_sequences(study.runs)
+        if is_known
     ]
+    beside = ", and the best possible return J*(θ) at that episode’s θ."
     return Panel(
         key="returns",
         title="Return of an episode",
         axis="return",
-        caption="Return of the policy of each episode, and the best possible return "
-        "J*(θ) at that episode’s θ.",
+        caption="Return of the policy of each episode"
+        + (beside if is_known else "; more is better."),
         curves=_measured(study, achieved_return),
         references=tuple(optima),
     )

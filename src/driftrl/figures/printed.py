@@ -1,4 +1,4 @@
-"""Figures for print: regret over episodes, the overview, and final regret by seed."""
+"""Figures for print: regret or returns over episodes, overview, final regret."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,9 @@ from driftrl.figures.axes import (
     what_is_drawn,
 )
 from driftrl.figures.panels import (
+    Panel,
     regret_panel,
+    return_panel,
     soft_resets,
     study_changes,
     study_panels,
@@ -36,6 +38,7 @@ from driftrl.figures.style import (
 )
 from driftrl.regret import PairedDifference, StudyRegret
 from driftrl.results.curves import theta_sequences
+from driftrl.results.statistics import mean
 
 _LABEL_POINTS = 8.5  # least distance of two line labels, a little over their height
 _LETTER_INCHES = 0.058  # width of an average letter of a label
@@ -72,15 +75,42 @@ def regret_figure(study: StudyRegret) -> Figure:
             note(top, "change", place, top.get_xaxis_transform())
         note(bottom, what_is_drawn(study), (0.0, 0.97), bottom.transAxes)
         figure.align_ylabels([top, bottom])
-        _label_lines(bottom, study, styles)
+        _label_lines(bottom, regret_panel(study), styles)
+    return figure
+
+
+def returns_figure(study: StudyRegret) -> Figure:
+    """Draw the return over episodes, where no optimum is known to compare it with.
+
+    Lines are means over seeds, bands one standard error to either side.  One column
+    wide.
+    """
+    styles = method_styles(one.method for one in study.methods)
+    panel = return_panel(study)
+    with printed_style():
+        figure = Figure(figsize=(COLUMN_INCHES, 2.2))
+        axes = figure.subplots()
+        longest = max(len(style.name) for style in styles.values())
+        right = 1 - _LETTER_INCHES * (longest + 2) / COLUMN_INCHES
+        figure.subplots_adjust(
+            left=0.145, right=min(0.80, right), top=0.915, bottom=0.165
+        )
+        draw_panel(axes, panel, styles)
+        draw_episodes(axes, study)
+        axes.set_ylabel(r"Return $J(\pi_n)$")
+        axes.set_xlabel(r"Episode $n$")
+        # Above the panel: returns may be anywhere in it.
+        axes.set_title(what_is_drawn(study), loc="right", fontsize=7, color=MUTED)
+        _label_lines(axes, panel, styles)
     return figure
 
 
 def overview_figure(study: StudyRegret) -> Figure:
     """Draw every panel over episodes: θ_n, returns, regret, and what the model knew.
 
-    Lines are means over seeds, bands one standard error to either side; ticks along the
-    lower edge mark soft resets.  Two columns wide.
+    θ_n and regret are left out where they are not known.  Lines are means over seeds,
+    bands one standard error to either side; ticks along the lower edge mark soft
+    resets.  Two columns wide.
     """
     styles = method_styles(one.method for one in study.methods)
     panels = study_panels(study)
@@ -111,10 +141,13 @@ def overview_figure(study: StudyRegret) -> Figure:
                 draw_soft_resets(axes, study, styles)
                 if panel.references:
                     label_reference(axes, panel.references[0].label)
-        grid[0, 0].yaxis.label.set(rotation=0, va="center")
+            if not panel.curves:  # θ, one upright letter
+                axes.yaxis.label.set(rotation=0, va="center")
         _finish_columns(grid, len(panels))
         figure.align_ylabels(grid)
-        handles, labels = grid.flat[2].get_legend_handles_labels()
+        methods_only = [bool(one.curves) and not one.references for one in panels]
+        axes = grid.flat[methods_only.index(True)]
+        handles, labels = axes.get_legend_handles_labels()
         figure.legend(
             handles, labels, loc="upper left", ncols=across, bbox_to_anchor=(0.07, 1)
         )
@@ -185,24 +218,23 @@ def _tick_extremes(axes: Axes, study: StudyRegret) -> None:
     axes.margins(y=0.18)
 
 
-def _label_lines(
-    axes: Axes, study: StudyRegret, styles: Mapping[str, MethodStyle]
-) -> None:
+def _label_lines(axes: Axes, panel: Panel, styles: Mapping[str, MethodStyle]) -> None:
     """Write each method's name where its curve ends, apart enough to be read."""
     low, high = axes.get_ylim()
     figure = axes.get_figure(root=True)
     assert figure is not None
     points = 72 * figure.get_figheight() * axes.get_position().height
     separation = _LABEL_POINTS / points * (high - low)
-    ends = np.array([one.mean[-1] for one in study.methods])
-    for one, height in zip(study.methods, spread_apart(ends, separation), strict=True):
+    ends = np.array([mean(curves)[-1] for curves in panel.curves.values()])
+    heights = spread_apart(ends, separation)
+    for (method, curves), height in zip(panel.curves.items(), heights, strict=True):
         axes.annotate(
-            styles[one.method].name,
-            (len(one.mean), height),
+            styles[method].name,
+            (curves.shape[1], height),
             xytext=(3, 0),
             textcoords="offset points",
             va="center",
-            color=styles[one.method].colour,
+            color=styles[method].colour,
             annotation_clip=False,
         )
 

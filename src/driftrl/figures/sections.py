@@ -4,7 +4,7 @@ Whatever comes from a file is escaped.
 """
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -18,13 +18,18 @@ from driftrl.figures.wording import (
     percent,
     span,
 )
-from driftrl.regret import GapStatistics, StudyRegret
+from driftrl.regret import StudyRegret
 from driftrl.results.curves import minutes_a_run
+from driftrl.results.late import AFTER_RESET
 from driftrl.results.problems import flattened
-from driftrl.results.statistics import LEVEL
+from driftrl.results.scores import late_returns, scores_of
+from driftrl.results.statistics import LEVEL, Estimate
 from driftrl.results.table import csv_text, records_table
 
-_WIDE_PANELS = ("theta", "regret", "differences")  # the result; details are smaller
+# The result; details are smaller.
+_WIDE_PANELS = ("theta", "regret", "differences")
+_WIDE_RETURN_PANELS = ("returns", "differences")
+_INTERVAL = f"{percent(LEVEL)} interval<small>t, then bootstrap</small>"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,11 @@ class Part:
     level: int = 2
     """Level of the headings of its sections."""
 
+    @property
+    def wide(self) -> tuple[str, ...]:
+        """Keys of the figures that show the result."""
+        return _WIDE_PANELS if self.study.table.known else _WIDE_RETURN_PANELS
+
     def heading(self, text: str) -> str:
         """Return the heading of one section."""
         return f"<h{self.level}>{text}</h{self.level}>"
@@ -61,7 +71,7 @@ def part_sections(part: Part) -> list[str]:
         _method_section(part),
         "".join(picture_figure(one, part.level + 1) for one in part.pictures),
         _figure_section(part),
-        _oracle_section(part),
+        _oracle_section(part) if part.study.table.known else "",
         _run_section(part),
         _data_section(part),
     ]
@@ -89,59 +99,84 @@ def _warning_box(study: StudyRegret) -> str:
 
 def _method_section(part: Part) -> str:
     study = part.study
-    differences = {one.method: one.estimate for one in study.differences}
-    outside = {gap.method: gap for gap in study.gaps_outside_resets}
-    baseline = escape(method_name(study.baseline))
-    styles = method_styles(one.method for one in study.methods)
-    rows = []
-    for one, gap in zip(study.methods, study.gaps, strict=True):
-        style = styles[one.method]
-        swatch = f'<span class="swatch" style="background:{style.colour}"></span>'
-        difference = differences.get(one.method)
-        rows.append(
-            [
-                swatch + escape(style.name),
-                f"{len(one.seeds)}",
-                mean_and_error(one.final),
-                _intervals(span(one.final.student), span(one.final.bootstrap)),
-                number(difference.mean) if difference else UNKNOWN,
-                _intervals(span(difference.student), span(difference.bootstrap))
-                if difference
-                else UNKNOWN,
-                _gap_cell(gap, outside[one.method]),
-                number(minutes_a_run(study.runs_of(one.method))),
-            ]
+    columns = _method_columns(study)
+    if not study.table.known:  # of a single run, most would say nothing
+        columns = [one for one in columns if {*one[1]} != {UNKNOWN}]
+    header = [title for title, _ in columns]
+    rows = zip(*(cells for _, cells in columns), strict=True)
+    said = "" if study.table.known else f"<p>{escape(study.table.provenance)}</p>"
+    if _INTERVAL in header:
+        said += (
+            "<p>The t interval pays for the small number of seeds and is the one to "
+            "decide with; the percentile bootstrap is too narrow with few seeds.</p>"
         )
-    interval = f"{percent(LEVEL)} interval<small>t, then bootstrap</small>"
-    header = [
-        "Method",
-        "Seeds",
-        f"Regret R<sub>{study.episodes}</sub><small>mean ± standard error</small>",
-        interval,
-        f"Minus {baseline}<small>mean, same seeds</small>",
-        interval,
-        f"Short of J*<small>last {counted(study.gaps[0].last, 'episode')}</small>",
-        "Minutes<small>a run</small>",
+    return part.heading("Methods") + _table(header, rows) + said
+
+
+def _method_columns(study: StudyRegret) -> list[tuple[str, list[str]]]:
+    """Return the title of each column and its cells, a method each."""
+    scores = scores_of(study)
+    names = list(scores.finals)
+    styles = method_styles(names)
+    finals = list(scores.finals.values())
+    known = {one.method: one.estimate for one in scores.differences}
+    differences = [known.get(name) for name in names]
+    swatch = '<span class="swatch" style="background:{}"></span>'
+    return [
+        ("Method", [swatch.format(s.colour) + escape(s.name) for s in styles.values()]),
+        ("Seeds", [f"{len(one.values)}" for one in finals]),
+        (_score_title(study), [mean_and_error(one) for one in finals]),
+        (_INTERVAL, [_intervals(one) for one in finals]),
+        (
+            f"Minus {escape(method_name(study.baseline))}"
+            "<small>mean, same seeds</small>",
+            [number(one.mean) if one else UNKNOWN for one in differences],
+        ),
+        (_INTERVAL, [_intervals(one) for one in differences]),
+        _late_column(study),
+        (
+            "Minutes<small>a run</small>",
+            [number(minutes_a_run(study.runs_of(name))) for name in names],
+        ),
     ]
-    return (
-        part.heading("Methods")
-        + _table(header, rows)
-        + "<p>The t interval pays for the small number of seeds and is the one to "
-        "decide with; the percentile bootstrap is too narrow with few seeds.</p>"
-    )
 
 
-def _intervals(student: str, bootstrap: str) -> str:
-    return UNKNOWN if student == UNKNOWN else f"{student}<small>{bootstrap}</small>"
+def _score_title(study: StudyRegret) -> str:
+    if study.table.known:
+        score = f"Regret R<sub>{study.episodes}</sub>"
+        return f"{score}<small>mean ± standard error</small>"
+    error = any(len(one.seeds) > 1 for one in study.methods)
+    over = counted(study.episodes, "episode") + ", ± standard error" * error
+    return f"Mean return<small>{over}</small>"
 
 
-def _gap_cell(gap: GapStatistics, outside: GapStatistics) -> str:
-    if gap.estimate is None:
+def _late_column(study: StudyRegret) -> tuple[str, list[str]]:
+    """Return how far from the optimum the last episodes are, or what they returned."""
+    last = counted(study.gaps[0].last, "episode")
+    if study.table.known:
+        pairs = zip(study.gaps, study.gaps_outside_resets, strict=True)
+        cells = [_late_cell(one.estimate, two.estimate, percent) for one, two in pairs]
+        return f"Short of J*<small>last {last}</small>", cells
+    late, outside = late_returns(study), late_returns(study, after_reset=AFTER_RESET)
+    cells = [_late_cell(late[name], outside[name], number) for name in late]
+    return f"Mean return<small>last {last}</small>", cells
+
+
+def _late_cell(
+    late: Estimate | None, outside: Estimate | None, say: Callable[[float], str]
+) -> str:
+    if late is None:
         return UNKNOWN
-    cell = percent(gap.estimate.mean)
-    if outside.estimate is not None and outside.estimate.mean != gap.estimate.mean:
-        cell += f"<small>{percent(outside.estimate.mean)} outside resets</small>"
+    cell = say(late.mean)
+    if outside is not None and outside.mean != late.mean:
+        cell += f"<small>{say(outside.mean)} outside resets</small>"
     return cell
+
+
+def _intervals(estimate: Estimate | None) -> str:
+    if estimate is None or span(estimate.student) == UNKNOWN:
+        return UNKNOWN
+    return f"{span(estimate.student)}<small>{span(estimate.bootstrap)}</small>"
 
 
 def _figure_section(part: Part) -> str:
@@ -149,13 +184,16 @@ def _figure_section(part: Part) -> str:
         panel.key: (panel.title, panel.caption) for panel in study_panels(part.study)
     }
     if "differences" in part.drawn:
+        what, side = ("Final regret", "Left")
+        if not part.study.table.known:
+            what, side = ("Mean return of an episode", "Right")
         captions["differences"] = (
             "Paired differences",
-            "Final regret minus that of the baseline on the same seed: a dot is a "
-            f"seed, a diamond their mean with its {percent(LEVEL)} t interval. Left of "
-            "the line is better than the baseline.",
+            f"{what} minus that of the baseline on the same seed: a dot is a "
+            f"seed, a diamond their mean with its {percent(LEVEL)} t interval. {side} "
+            "of the line is better than the baseline.",
         )
-    order = [*(key for key in _WIDE_PANELS if key in captions)]
+    order = [*(key for key in part.wide if key in captions)]
     order += [key for key in captions if key not in order]
     cards = "".join(_card(part, key, *captions[key]) for key in order)
     ticks = (
@@ -163,16 +201,18 @@ def _figure_section(part: Part) -> str:
         if soft_resets(part.study)
         else ""
     )
-    note = (
-        "<p>Lines are means over seeds, bands one standard error to either side; the "
-        f"dotted line marks where θ begins to change.{ticks} Click a name to hide "
-        "it.</p>"
-    )
+    change = "; the dotted line marks where θ begins to change"
+    lines = "Lines are means over seeds, bands one standard error to either side"
+    if not part.study.table.known:
+        change = ""
+        if all(len(one.seeds) == 1 for one in part.study.methods):
+            lines = "A line is one run"
+    note = f"<p>{lines}{change}.{ticks} Click a name to hide it.</p>"
     return f'{part.heading("Figures")}{note}<div class="figures">{cards}</div>'
 
 
 def _card(part: Part, key: str, title: str, caption: str) -> str:
-    kind = ' class="wide"' if key in _WIDE_PANELS else ""
+    kind = ' class="wide"' if key in part.wide else ""
     plot = f'<div class="plot" id="plot-{part.prefix}{key}"></div>'
     if key not in part.drawn:
         plot = "Not recorded."
@@ -243,10 +283,11 @@ def _run_section(part: Part) -> str:
 
 
 def _run_table(study: StudyRegret) -> str:
+    scores = scores_of(study).finals
     finals = {
         (one.method, seed): value
         for one in study.methods
-        for seed, value in zip(one.seeds, one.final.values, strict=True)
+        for seed, value in zip(one.seeds, scores[one.method].values, strict=True)
     }
     rows = [
         [
@@ -257,7 +298,8 @@ def _run_table(study: StudyRegret) -> str:
         ]
         for run in [*study.runs, *study.not_started]
     ]
-    return _table(["Run", "Episodes", f"R<sub>{study.episodes}</sub>", "Minutes"], rows)
+    score = f"R<sub>{study.episodes}</sub>" if study.table.known else "Mean return"
+    return _table(["Run", "Episodes", score, "Minutes"], rows)
 
 
 def _shared_value(values: Sequence[str | None]) -> str:
@@ -271,10 +313,12 @@ def _data_section(part: Part) -> str:
     study = part.study
     table = records_table(study.runs)
     encoded = base64.b64encode(csv_text(table).encode()).decode()
-    name = escape("-".join([study.task, *study.problem.split(), "episodes.csv"]))
+    task = study.task.replace(":", ".")
+    name = escape("-".join([task, *study.problem.split(), "episodes.csv"]))
+    oracle = " and the oracle" if study.table.known else ""
     return (
         f'<div class="download">{part.heading("Data")}<p>Every number here is '
-        f"computed from {counted(table.height, 'recorded episode')} and the oracle: "
+        f"computed from {counted(table.height, 'recorded episode')}{oracle}: "
         f'<a download="{name}" href="data:text/csv;base64,{encoded}">'
         "download them as CSV</a>.</p></div>"
     )

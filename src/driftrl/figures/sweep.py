@@ -34,6 +34,7 @@ from driftrl.figures.style import (
     shade,
 )
 from driftrl.regret import MethodRegret, StudyRegret
+from driftrl.results.scores import scores_of
 from driftrl.results.variants import sweep_point
 
 Points = list[tuple[float, MethodRegret]]
@@ -70,6 +71,7 @@ def sweeps_of(study: StudyRegret) -> Sweeps:
 def sweep_figure(study: StudyRegret) -> Figure:
     """Draw the mean final regret, ± one standard error, over each swept setting.
 
+    It is the mean return of an episode where no regret is known.
     Settings that are different things have a panel each.
     """
     sweeps = sweeps_of(study)
@@ -85,11 +87,13 @@ def sweep_figure(study: StudyRegret) -> Figure:
                 key: sweeps[key] for key in sweeps if _quantity(key[1]) == quantity
             }
             for key, points in shown.items():
-                _draw_sweep(axes, points, styles[key])
+                _draw_sweep(axes, study, points, styles[key])
             axes.set_xlabel(_axis_label([setting for _, setting in shown]))
-            axes.set_ylim(bottom=0)
+            if study.table.known:
+                axes.set_ylim(bottom=0)
             axes.legend()
-        grid[0, 0].set_ylabel(f"Regret $R_{{{study.episodes}}}$")
+        regret = f"Regret $R_{{{study.episodes}}}$"
+        grid[0, 0].set_ylabel(regret if study.table.known else "Mean return")
         said = what_is_drawn(study)
         grid[0, -1].set_title(said, loc="right", fontsize=7, color=MUTED)
         if len({method for method, _ in sweeps}) == 1:
@@ -144,11 +148,14 @@ def _sweep_styles(sweeps: Sweeps) -> dict[tuple[str, str], MethodStyle]:
     return styles
 
 
-def _draw_sweep(axes: Axes, points: Points, style: MethodStyle) -> None:
+def _draw_sweep(
+    axes: Axes, study: StudyRegret, points: Points, style: MethodStyle
+) -> None:
+    finals = scores_of(study).finals
     axes.errorbar(
         [value for value, _ in points],
-        [one.final.mean for _, one in points],
-        yerr=[one.final.stderr for _, one in points],
+        [finals[one.method].mean for _, one in points],
+        yerr=[finals[one.method].stderr for _, one in points],
         label=style.name,
         color=style.colour,
         linestyle=style.dash,
@@ -162,7 +169,8 @@ def _draw_baseline(axes: Axes, study: StudyRegret) -> None:
     for one in study.methods:
         if one.method == study.baseline and sweep_point(one.method) is None:
             style = method_styles([one.method])[one.method]
-            mean, reach = one.final.mean, one.final.stderr
+            final = scores_of(study).finals[one.method]
+            mean, reach = final.mean, final.stderr
             axes.axhline(mean, color=style.colour, label=f"{style.name}, all data")
             axes.axhspan(mean - reach, mean + reach, color=style.colour, alpha=0.15)
 
@@ -171,12 +179,14 @@ def _draw_returns(
     axes: Axes, study: StudyRegret, points: Points, style: MethodStyle
 ) -> None:
     panel = return_panel(study)
-    draw_panel(axes, replace(panel, curves={}), {})
+    if panel.references:
+        draw_panel(axes, replace(panel, curves={}), {})
     shares = np.linspace(0.0, 1.0, len(points)).tolist()
     for (value, one), share in zip(points, shares, strict=True):
         look = MethodStyle(f"{value:g}", shade(style.colour, share), "solid")
         draw_band(axes, panel.curves[one.method], look)
-    axes.plot([], [], color=INK, linewidth=0.9, label="J*(θ)")
+    if panel.references:
+        axes.plot([], [], color=INK, linewidth=0.9, label="J*(θ)")
     draw_episodes(axes, study)
     axes.set_xlabel(r"Episode $n$")
     axes.legend(

@@ -2,16 +2,79 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from driftrl.figures.style import method_name, problem_name
 from driftrl.regret import GapStatistics, PairedDifference, StudyRegret
 from driftrl.results.comparison import Comparison
+from driftrl.results.late import AFTER_RESET, LAST_EPISODES
 from driftrl.results.records import Run
+from driftrl.results.scores import late_returns, scores_of
 from driftrl.results.statistics import LEVEL, Estimate, Interval
 
 UNKNOWN = "–"
 _MOST_COMPARED = 4  # with more, only the directions of differences are said
 _MOST_NAMED = 6  # a sentence with more names than this is not read
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How to speak of what methods are compared by, be it regret or return."""
+
+    span: str
+    """Which episodes are meant by a count of them."""
+    best: str
+    only: str
+    """What the best of several methods has, and what the only one has."""
+    best_briefly: str
+    only_briefly: str
+    verbs: tuple[str, str]
+    """Of one method, and of several."""
+    sides: tuple[str, str]
+    """Where a negative difference puts a method, and a positive one."""
+    better: int
+    """Which of the two is better."""
+    unit: str
+    than: str
+
+    def side(self, difference: float) -> str:
+        """Return on which side of the baseline a method is."""
+        return self.sides[difference >= 0]
+
+    def apart(self, difference: float) -> str:
+        """Return “ends 30.0 below”."""
+        amount = number(abs(difference))
+        return f"{self.verbs[0]} {amount} {self.side(difference)}{self.unit}"
+
+
+_REGRET = _Words(
+    span="After",
+    best="has the lowest cumulative dynamic regret,",
+    only="has a cumulative dynamic regret of",
+    best_briefly="the lowest regret,",
+    only_briefly="a regret of",
+    verbs=("ends", "end"),
+    sides=("below", "above"),
+    better=0,
+    unit="",
+    than="",
+)
+_RETURN = _Words(
+    span="Over",
+    best="has the highest mean return,",
+    only="has a mean return of",
+    best_briefly="the highest mean return,",
+    only_briefly="a mean return of",
+    verbs=("returns", "return"),
+    sides=("less", "more"),
+    better=1,
+    unit=" an episode",
+    than=" than",
+)
+
+
+def _words(study: StudyRegret) -> _Words:
+    return _REGRET if study.table.known else _RETURN
 
 
 def number(value: float) -> str:
@@ -70,14 +133,15 @@ def listing(items: Sequence[str]) -> str:
 
 def study_summary(study: StudyRegret) -> list[str]:
     """Return the findings of a study as sentences, the most important first."""
-    is_short = len(study.differences) <= _MOST_COMPARED
+    words, differences = _words(study), scores_of(study).differences
+    is_short = len(differences) <= _MOST_COMPARED
     sentences = [
-        _lowest_sentence(study),
-        *(_difference_sentence(one) for one in study.differences if is_short),
+        _best_sentence(study),
+        *(_difference_sentence(one, words) for one in differences if is_short),
         "" if is_short else _verdicts_sentence(study),
         _comparison_caveat(study),
         _before_change_sentence(study.differences_before_change) if is_short else "",
-        _gap_sentence(study),
+        _gap_sentence(study) if study.table.known else _late_sentence(study),
         _unfinished_sentence(study),
         _warning_sentence(study),
     ]
@@ -109,47 +173,47 @@ def comparison_summary(comparison: Comparison) -> list[str]:
 
 
 def _problem_sentence(study: StudyRegret) -> str:
-    best = min(study.methods, key=lambda one: one.final.mean)
-    claim = "the lowest regret," if len(study.methods) > 1 else "a regret of"
+    words, scores = _words(study), scores_of(study)
+    claim = words.best_briefly if len(study.methods) > 1 else words.only_briefly
     start = (
-        f"{problem_name(study.problem)}: after {counted(study.episodes, 'episode')} "
-        f"{method_name(best.method)} has {claim} {mean_and_error(best.final)}"
+        f"{problem_name(study.problem)}: {words.span.lower()} "
+        f"{counted(study.episodes, 'episode')} {method_name(scores.best)} has {claim} "
+        f"{mean_and_error(scores.finals[scores.best])}"
     )
-    parts = [_difference_words(one) for one in study.differences]
+    parts = [_difference_words(one, words) for one in scores.differences]
     if not parts:
         return f"{start}."
     return f"{start}; compared to {method_name(study.baseline)}, {listing(parts)}."
 
 
-def _difference_words(one: PairedDifference) -> str:
-    side = "below" if one.estimate.mean < 0 else "above"
-    words = f"{method_name(one.method)} ends {number(abs(one.estimate.mean))} {side}"
+def _difference_words(one: PairedDifference, words: _Words) -> str:
+    said = f"{method_name(one.method)} {words.apart(one.estimate.mean)}"
     if len(one.seeds) < 2:
-        return f"{words} (one seed)"
+        return f"{said} (one seed)"
     verdict = "" if one.estimate.student.excludes(0.0) else ", which contains zero"
     interval = f"{percent(LEVEL)} t interval {span(one.estimate.student)}"
-    return f"{words} ({interval}{verdict})"
+    return f"{said} ({interval}{verdict})"
 
 
-def _lowest_sentence(study: StudyRegret) -> str:
-    best = min(study.methods, key=lambda one: one.final.mean)
-    count = len(best.seeds)
+def _best_sentence(study: StudyRegret) -> str:
+    words, scores = _words(study), scores_of(study)
+    best = scores.finals[scores.best]
+    count = len(best.values)
     seeds = f"mean ± standard error over {count} seeds" if count > 1 else "one seed"
-    claim = "has the lowest cumulative dynamic regret,"
-    if len(study.methods) == 1:
-        claim = "has a cumulative dynamic regret of"
+    claim = words.best if len(study.methods) > 1 else words.only
     where = f" with {problem_name(study.problem)}" if study.problem else ""
+    if not study.table.known and study.problem == study.task:
+        where = ""
     return (
-        f"After {counted(study.episodes, 'episode')} of {study.task}{where}, "
-        f"{method_name(best.method)} {claim} {mean_and_error(best.final)} ({seeds})."
+        f"{words.span} {counted(study.episodes, 'episode')} of {study.task}{where}, "
+        f"{method_name(scores.best)} {claim} {mean_and_error(best)} ({seeds})."
     )
 
 
-def _difference_sentence(one: PairedDifference) -> str:
+def _difference_sentence(one: PairedDifference, words: _Words) -> str:
     estimate, baseline = one.estimate, method_name(one.baseline)
-    side = "below" if estimate.mean < 0 else "above"
     start = (
-        f"{method_name(one.method)} ends {number(abs(estimate.mean))} {side} {baseline}"
+        f"{method_name(one.method)} {words.apart(estimate.mean)}{words.than} {baseline}"
     )
     if len(one.seeds) < 2:
         return f"{start} on the one seed that both ran, too few for an interval."
@@ -166,15 +230,17 @@ def _difference_sentence(one: PairedDifference) -> str:
 
 def _verdicts_sentence(study: StudyRegret) -> str:
     """Say of many differences only which way they go."""
-    verdicts: dict[str, list[str]] = {"below": [], "above": [], "neither": []}
-    for one in study.differences:
-        side = "below" if one.estimate.mean < 0 else "above"
+    words = _words(study)
+    order = words.sides[words.better], words.sides[1 - words.better]
+    verdicts: dict[str, list[str]] = {side: [] for side in (*order, "neither")}
+    for one in scores_of(study).differences:
+        side = words.side(one.estimate.mean)
         side = side if one.estimate.student.excludes(0.0) else "neither"
         verdicts[side].append(method_name(one.method))
     parts = [
-        f"{listing(verdicts[side])} {'ends' if len(verdicts[side]) == 1 else 'end'} "
-        f"{side} it"
-        for side in ("below", "above")
+        f"{listing(verdicts[side])} {words.verbs[len(verdicts[side]) > 1]} "
+        f"{side}{words.than} it"
+        for side in order
         if verdicts[side]
     ]
     if verdicts["neither"]:
@@ -187,6 +253,8 @@ def _verdicts_sentence(study: StudyRegret) -> str:
 
 def _comparison_caveat(study: StudyRegret) -> str:
     names = [one.method for one in study.methods]
+    if not study.table.known and len(names) == 1:
+        return ""  # who runs one method on a machine is not comparing
     if study.baseline not in names:
         return (
             f"{method_name(study.baseline)} was not run, so nothing is compared to it."
@@ -246,6 +314,24 @@ def _gap_words(gap: GapStatistics, outside: GapStatistics) -> str:
             "episodes after a reset)"
         )
     return words
+
+
+def _late_sentence(study: StudyRegret) -> str:
+    outside = late_returns(study, after_reset=AFTER_RESET)
+    late = {name: one for name, one in late_returns(study).items() if one is not None}
+    parts = []
+    for name in sorted(late, key=lambda name: -late[name].mean):
+        words, without = mean_and_error(late[name]), outside[name]
+        if len(late) > 1:
+            words += f" for {method_name(name)}"
+        if without is not None and without.mean != late[name].mean:
+            words += (
+                f" ({number(without.mean)} without the {AFTER_RESET} episodes after a "
+                "reset)"
+            )
+        parts.append(words)
+    last = counted(min(LAST_EPISODES, study.episodes), "episode")
+    return f"Over the last {last} the mean return is {listing(parts)}."
 
 
 def _unfinished_sentence(study: StudyRegret) -> str:

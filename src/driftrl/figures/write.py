@@ -12,12 +12,14 @@ from driftrl.figures.printed import (
     final_regret_figure,
     overview_figure,
     regret_figure,
+    returns_figure,
 )
 from driftrl.figures.problems import problems_figure
 from driftrl.figures.report import ALL, report_page
 from driftrl.figures.sections import Picture
 from driftrl.figures.style import render
 from driftrl.figures.sweep import sweep_figure, sweep_returns_figure, sweeps_of
+from driftrl.regret import StudyRegret
 from driftrl.results.comparison import Comparison
 
 FIGURES = {
@@ -26,6 +28,8 @@ FIGURES = {
     "final_regret": final_regret_figure,
 }
 """Name of each figure's file, without its ending, and what draws it."""
+RETURN_FIGURES = {"returns": returns_figure, "overview": overview_figure}
+"""The same, where no regret is known."""
 SWEEP_FIGURES = {"sweep": sweep_figure, "sweep_returns": sweep_returns_figure}
 """The same, where settings were swept."""
 _CAPTIONS = {
@@ -46,6 +50,23 @@ _CAPTIONS = {
         "is a larger value. The black line is the best possible return J*(θ).",
     ),
 }
+_RETURN_CAPTIONS = {
+    "problems": (
+        "All problems",
+        "The return of each policy, a column for each problem. Lines are means over "
+        "seeds, bands one standard error to either side.",
+    ),
+    "sweep": (
+        "Mean return over the swept setting",
+        "Mean over episodes and seeds, with one standard error to either side.",
+    ),
+    "sweep_returns": (
+        "Return of an episode, by value of the swept setting",
+        "Lines are means over seeds, bands one standard error to either side; darker "
+        "is a larger value.",
+    ),
+}
+"""The same, where no regret is known."""
 
 
 def write_report(
@@ -75,14 +96,15 @@ def write_report(
     if not comparison.has_one_problem:
         figure = problems_figure(comparison.studies)
         written += _write_figure(figure, directory, "problems")
-        pictures[ALL] = [_picture("problems", written[-2])]
+        pictures[ALL] = [_picture("problems", written[-2], comparison.studies)]
     endings = file_endings([study.problem for study in comparison.studies])
     for study, ending in zip(comparison.studies, endings, strict=True):
         sweeps = SWEEP_FIGURES if sweeps_of(study) else {}
-        for name, draw in {**FIGURES, **sweeps}.items():
+        figures = FIGURES if study.table.known else RETURN_FIGURES
+        for name, draw in {**figures, **sweeps}.items():
             written += _write_figure(draw(study), directory, name + ending)
             if name in sweeps:
-                picture = _picture(name, written[-2])
+                picture = _picture(name, written[-2], [study])
                 pictures.setdefault(study.problem, []).append(picture)
     page = directory / "report.html"
     text = report_page(comparison, title, description, pictures)
@@ -106,5 +128,9 @@ def _write_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
     return paths
 
 
-def _picture(name: str, path: Path) -> Picture:
-    return Picture(*_CAPTIONS[name], path.read_bytes())
+def _picture(name: str, path: Path, shown: Sequence[StudyRegret]) -> Picture:
+    is_known = [study.table.known for study in shown]
+    title, caption = (_CAPTIONS if any(is_known) else _RETURN_CAPTIONS)[name]
+    if any(is_known) and not all(is_known):
+        caption += " Of machines of one’s own the returns alone are known."
+    return Picture(title, caption, path.read_bytes())

@@ -21,6 +21,17 @@ Termination = Callable[[Array, Array, Array], Array]
 A known condition answers with truth values, a learned one with probabilities.
 """
 
+Reward = Callable[[Array, Array, Array], Array]
+"""(obs, action, next_obs) ↦ what the step is paid."""
+
+
+class Known(NamedTuple):
+    """What a learner knows of its task and need not learn."""
+
+    end: Termination | None = None
+    reward: Reward | None = None
+
+
 # A rollout goes no further where the task has ended with at least this probability.
 ENDED = 0.5
 
@@ -40,7 +51,7 @@ class Imagined(NamedTuple):
     obs: Float[Array, "*K S"]
     actions: Float[Array, "*K A"]
     rewards: Float[Array, "*K"]
-    """What the model expects to be paid, without the bonus."""
+    """What is paid, as the model or the task has it, without the bonus."""
     bonus: Float[Array, "*K"]
     """The intrinsic reward, before its weight λ."""
     next_obs: Float[Array, "*K S"]
@@ -58,6 +69,7 @@ def imagine(
     config: ImaginationConfig,
     *,
     key: Key[Array, ""],
+    reward: Reward | None = None,
 ) -> Imagined:
     """Follow the policy for K steps in the learned model, from every start state.
 
@@ -73,6 +85,7 @@ def imagine(
         start: States in which the task has not ended.
         config: K, the dynamics and the bonus.
         key: Randomness of the policy and of the members.
+        reward: What a step is paid, where it is known; else the model says.
 
     Returns:
         Transitions with the leading axes K and B.
@@ -85,7 +98,11 @@ def imagine(
 
     def rollout(obs: Float[Array, " S"], key: Key[Array, ""]) -> Imagined:
         def advance(state: Float[Array, " S"], key: Key[Array, ""]) -> Imagined:
-            return _transition(predict, policy, terminated, state, config, key)
+            seen = _transition(predict, policy, terminated, state, config, key)
+            if reward is None:
+                return seen
+            paid = reward(seen.obs, seen.actions, seen.next_obs)
+            return seen._replace(rewards=paid.astype(seen.rewards.dtype))
 
         def step(before: Imagined, key: Key[Array, ""]) -> tuple[Imagined, Imagined]:
             ended = before.terminated >= ENDED

@@ -58,6 +58,11 @@ class EpisodeMemory:
         return len(self._bounds) - 1
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of states and of actions."""
+        return self._sizes
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """Number of transitions of every episode, also of those released."""
         return tuple(end - start for start, end in pairwise(self._bounds))

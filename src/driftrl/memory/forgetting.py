@@ -8,7 +8,7 @@ only answers, and the memory reads what it answered.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
@@ -123,11 +123,35 @@ class Window:
         return max(1, n - self.window)
 
 
-Forgetting = KeepAll | Reset | Window
+@dataclass(frozen=True)
+class Since:
+    """Forget what was before an episode, once and by hand; else as another rule does.
+
+    Someone saw a change before episode k.  The policy of episode k had been learned by
+    then; from there on m(n) = max(k, m'(n)), with the other rule's m'(n).
+    """
+
+    kind: ClassVar[str] = "since"
+
+    first: int = 1
+    """The oldest episode k that is learned from."""
+    rule: KeepAll | Reset | Window = field(default_factory=KeepAll)
+    """How to forget otherwise."""
+
+    def __post_init__(self) -> None:
+        _settle_size(self, "first")
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        retained = self.rule.first_retained(n, evidence)
+        return retained if n <= self.first else max(self.first, retained)
+
+
+Forgetting = KeepAll | Reset | Window | Since
 """Any forgetting rule that comes with driftrl."""
 
 FORGETTING: dict[str, type[Forgetting]] = {
-    rule.kind: rule for rule in (KeepAll, Reset, Window)
+    rule.kind: rule for rule in (KeepAll, Reset, Window, Since)
 }
 """Every forgetting rule by its kind."""
 
@@ -141,6 +165,8 @@ def most_transitions(rule: Forgetting, episodes: int, steps: int) -> int:
         steps: Transitions of an episode that runs its full time.
     """
     everything = (episodes - 1) * steps
+    if isinstance(rule, Since):
+        return most_transitions(rule.rule, episodes, steps)
     if isinstance(rule, KeepAll):
         return everything
     size = rule.window if isinstance(rule, Window) else rule.period
@@ -152,8 +178,11 @@ def turns_over(rule: Forgetting, n: int, evidence: Evidence) -> bool:
     """Say whether the rule's clock comes round before episode n.
 
     A reset's does whenever it forgets, a window's whenever as much has been collected
-    as it holds, and nothing else's ever.  Soft resets keep this time.
+    as it holds, and nothing else's ever; forgetting by hand counts as well.  Soft
+    resets keep this time.
     """
+    if isinstance(rule, Since):
+        return n == rule.first + 1 or turns_over(rule.rule, n, evidence)
     if n == 1 or isinstance(rule, KeepAll):
         return False
     if isinstance(rule, Reset):
@@ -163,6 +192,16 @@ def turns_over(rule: Forgetting, n: int, evidence: Evidence) -> bool:
         return (n - 1) % rule.window == 0
     lengths = _lengths_before(n, evidence)
     return sum(lengths) // rule.window > sum(lengths[:-1]) // rule.window
+
+
+def slides(rule: Forgetting) -> bool:
+    """Say whether a rule forgets bit by bit, as a window does."""
+    return isinstance(rule.rule if isinstance(rule, Since) else rule, Window)
+
+
+def by_hand(rule: Forgetting, first: int) -> Since:
+    """Return the rule that forgets, once, what was before the episode ``first``."""
+    return Since(first, rule.rule if isinstance(rule, Since) else rule)
 
 
 def _last_reset(lengths: Sequence[int], capacity: int) -> int:

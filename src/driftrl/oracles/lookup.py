@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from driftrl.config import EnvironmentConfig
+from driftrl.config_file import from_dict
 from driftrl.envs.tasks import Task, task_named
 from driftrl.errors import InputError, require
 from driftrl.oracles.best_shown import at_least_shown
@@ -109,7 +110,7 @@ def oracle_of_runs(
 
 
 def _system(run: Run) -> tuple[str, EnvironmentConfig]:
-    return run.task, EnvironmentConfig(**run.config["environment"])
+    return run.task, from_dict(EnvironmentConfig, run.config["environment"])
 
 
 def _tabulated(task: Task) -> Callable[..., list[Answer]]:

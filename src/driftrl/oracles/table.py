@@ -18,7 +18,8 @@ from typing import Any, Literal
 import driftrl
 from driftrl.atomic import write_atomically
 from driftrl.config import EnvironmentConfig
-from driftrl.errors import CorruptFile
+from driftrl.config_file import from_dict
+from driftrl.errors import CorruptFile, InputError
 from driftrl.oracles.optimum import Optimum
 from driftrl.training.process import cache_directory
 
@@ -83,13 +84,13 @@ def parse(content: bytes) -> Tables:
         if document["revision"] != REVISION:
             return {}
         return {
-            EnvironmentConfig(**table["environment"]): [
+            from_dict(EnvironmentConfig, table["environment"]): [
                 _optimum(row) for row in table["values"]
             ]
             for table in document["tables"]
         }
     # A damaged file can break in any of these ways, and they all mean the same.
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (InputError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFile(
             f"This is not a table of optimal returns: {error}."
         ) from error
@@ -117,9 +118,15 @@ def shipped_tables() -> Tables:
 
 
 def cache_file(environment: EnvironmentConfig, oracle: str = "pendulum") -> Path:
-    """Return where the values of one environment are kept for this user."""
-    name = "-".join(str(value) for value in asdict(environment).values())
-    return cache_directory() / "oracles" / f"{oracle}-{name}.json"
+    """Return where the values of one environment are kept for this user.
+
+    Only what differs from the defaults is in its name, so that the files of before are
+    found when an environment can be told more.
+    """
+    usual = asdict(EnvironmentConfig())
+    told = asdict(environment).items()
+    parts = [f"{name}={value}" for name, value in told if value != usual[name]]
+    return cache_directory() / "oracles" / f"{'-'.join([oracle, *parts])}.json"
 
 
 def cached(path: Path, environment: EnvironmentConfig) -> list[Optimum]:

@@ -1,4 +1,4 @@
-"""A whole study: the regret of its methods, problem by problem."""
+"""A whole study: how its methods did, problem by problem."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,8 @@ def compare_problems(
 
     Args:
         runs: All runs of the study, finished or not.
-        oracle: Gives J*(θ) for every θ that the runs of one problem have met.
+        oracle: Gives J*(θ) for every θ that the runs of one problem have met, or
+            ``NO_ORACLE``.
     """
     problems = problems_of(runs)
     started = [one for one in problems if any(run.records for run in one.runs)]

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ import jax
 import numpy as np
 
 from driftrl.atomic import flush_directory
-from driftrl.errors import CorruptFile
+from driftrl.errors import CorruptFile, DriftrlError, InputError
 
 T = TypeVar("T")
 KEPT = 2
@@ -120,6 +121,48 @@ def load_checkpoint(directory: Path, episodes: int, template: T) -> T:
     Raises:
         CorruptFile: It is incomplete, or not as it was written.
     """
+    return _read(directory, episodes, lambda arrays: unflatten(template, arrays))
+
+
+def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
+    """Read the arrays of a checkpoint by their dotted paths, of whatever state.
+
+    Raises:
+        CorruptFile: It is incomplete, or not as it was written.
+    """
+    return _read(directory, episodes, lambda arrays: arrays)
+
+
+def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
+    """Return what ``load`` reads from a run's newest readable checkpoint.
+
+    Returns:
+        What was read, and the episodes that the checkpoint was written after.
+
+    Raises:
+        InputError: There is no checkpoint yet.
+        CorruptFile: There are, and none can be read.
+    """
+    place = run / "checkpoint"
+    looked: list[int] = []
+    problem: DriftrlError = InputError(
+        f"The run in {run} has no checkpoint yet; it writes one after every "
+        "episode. Wait for the first."
+    )
+    # A run under way replaces its checkpoints: while they change, look again.
+    while (saved := saved_checkpoints(place)) != looked:
+        looked = saved
+        for episodes in reversed(saved):
+            try:
+                return load(place, episodes), episodes
+            except CorruptFile as error:
+                problem = error
+    raise problem
+
+
+def _read(
+    directory: Path, episodes: int, state_of: Callable[[dict[str, np.ndarray]], T]
+) -> T:
     place = _place(directory, episodes)
     try:
         manifest = json.loads((place / _MANIFEST).read_bytes())
@@ -128,7 +171,7 @@ def load_checkpoint(directory: Path, episodes: int, template: T) -> T:
             raise ValueError("the SHA-256 sum does not match")
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        return unflatten(template, arrays)
+        return state_of(arrays)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error) or type(error).__name__
         raise CorruptFile(f"The checkpoint {place} is damaged: {reason}.") from error

@@ -1,31 +1,29 @@
-"""The simulator's loop: a configuration becomes episodes, records and checkpoints."""
+"""A session drives an environment: a configuration becomes episodes and records."""
 
-import time
+import math
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import gymnasium
-
-from driftrl.agents.deep_agent import DeepAgent
-from driftrl.agents.gp_agent import GPAgent
-from driftrl.agents.interface import Agent, State
 from driftrl.config import RunConfig
-from driftrl.config_gp import GPAgentConfig
 from driftrl.envs.drifting import DriftingEnv, environment_of
-from driftrl.envs.plants import known_end, known_reward
-from driftrl.envs.spaces import box_sizes
-from driftrl.envs.tasks import check_fits, task_named
-from driftrl.errors import EnvironmentFault, require
-from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import most_transitions
-from driftrl.training.evaluate import Watch, evaluate, unwatched
-from driftrl.training.process import mended_cache
-from driftrl.training.run_directory import RunDirectory, Warn
+from driftrl.errors import EnvironmentFault, EpisodeAborted, require
+from driftrl.training.evaluate import Env, Watch, evaluate, unwatched
+from driftrl.training.learner import Learner
+from driftrl.training.run_directory import Warn
 from driftrl.training.session import Session
-from driftrl.training.streams import Purpose, integer_for, key_for
-from driftrl.types import Episode, EpisodeRecord
+from driftrl.training.streams import Purpose, integer_for
+from driftrl.types import EpisodeRecord
+
+OnEpisode = Callable[[EpisodeRecord], None]
+# So often in a row an episode may be stopped from outside before the run gives up.
+_ATTEMPTS = 20
+
+
+def ignored(record: EpisodeRecord) -> None:
+    """Do nothing about a finished episode."""
+    del record
 
 
 def run(
@@ -34,7 +32,7 @@ def run(
     *,
     resume: bool = False,
     change: bool = False,
-    on_episode: Callable[[EpisodeRecord], None] = lambda record: None,
+    on_episode: OnEpisode = ignored,
     warn: Warn = warnings.warn,
     watch: Watch | None = None,
 ) -> None:
@@ -49,161 +47,106 @@ def run(
         warn: Is told what a user should know but needn't act on.
         watch: Looks on at the executed episodes, and may draw them.
     """
-    check_fits(config)
-    agent, sizes = make_agent(config)
-    env = environment_of(config, None if watch is None else "rgb_array")
-    twin = environment_of(config)
-    with RunDirectory(
-        directory, config, resume=resume, change=change, warn=warn
-    ) as files:
-        memory = EpisodeMemory(*sizes, agent.precision)
-        state = files.restore(_initial_state(agent, config), memory)
-        session = _session(config, agent, memory, state)
-        if session.number <= config.episodes:
-            with mended_cache():
-                agent.warm_up(_most_points(config), config.environment.decisions)
-        while session.number <= config.episodes:
-            record, episode = run_episode(
-                session, env, twin, config, watch or unwatched
+    with (
+        Session(config, directory, resume=resume, change=change, warn=warn) as session,
+        closing(environment_of(config, None if watch is None else "rgb_array")) as env,
+    ):
+        drive(session, env, on_episode=on_episode, warn=warn, watch=watch or unwatched)
+
+
+def drive(
+    session: Session,
+    machine: Env,
+    *,
+    on_episode: OnEpisode = ignored,
+    warn: Warn = warnings.warn,
+    watch: Watch = unwatched,
+) -> None:
+    """Let a session drive a machine to the last episode of its configuration.
+
+    An episode that is stopped from outside is discarded and begins again.
+    """
+    config = session.config
+    judged = config.evaluation.episodes > 0
+    twin = environment_of(config) if judged else None
+    stopped = 0
+    while session.number <= config.episodes:
+        try:
+            record = run_episode(session, machine, twin, watch)
+        except EpisodeAborted as aborted:
+            session.abort_episode()
+            stopped += 1
+            require(
+                stopped < _ATTEMPTS,
+                f"Episode {session.number} was stopped {stopped} times in a row, the "
+                f"last time because {aborted}. Mend that, then resume.",
             )
-            files.append(record, episode, session.state)
-            on_episode(record)
-        env.close()
+            warn(f"Episode {session.number} was stopped: {aborted}. It begins again.")
+            continue
+        stopped = 0
+        on_episode(record)
+    if twin is not None:
         twin.close()
 
 
 def run_episode(
     session: Session,
-    env: DriftingEnv,
-    twin: DriftingEnv,
-    config: RunConfig,
+    machine: Env,
+    twin: DriftingEnv | None,
     watch: Watch = unwatched,
-) -> tuple[EpisodeRecord, Episode]:
-    """Live through episode n, judge π_n and its model, then learn from it.
+) -> EpisodeRecord:
+    """Live through episode n, judge π_n, then learn from it.
 
     ``twin`` is a second environment of the same kind: π_n is judged on it at the same
     place of its clock, which is the system of episode n, frozen.
     """
-    started = time.perf_counter()
-    number, policy, place = session.number, session.policy, _place(session)
+    config, number = session.config, session.number
     try:
-        episode = collect(session, env, config.seed, watch)
-        evaluated = evaluate(
-            policy,
-            twin,
-            episodes=config.evaluation.episodes,
-            seed=config.seed,
-            place=place,
-        )
+        if session.unlearned is None:
+            collect(session, machine, config.seed, watch, place=session.place)
+            session.end_episode(theta=_theta(machine))
+        evaluated = None
+        if twin is not None:
+            evaluated = evaluate(
+                session.policy,
+                twin,
+                episodes=config.evaluation.episodes,
+                seed=config.seed,
+                place=session.place,
+            )
     except EnvironmentFault as fault:
         raise EnvironmentFault(
-            f"Task {config.task!r}, episode {number}, θ = {env.theta:.6g}: {fault} The "
-            f"{number - 1} episodes before it are kept: mend the environment and "
-            "resume, or resume with other settings (--resume --change)."
+            f"Task {config.task!r}, episode {number}, θ = {_theta(machine):.6g}: "
+            f"{fault} The {number - 1} episodes before it are kept: mend the "
+            "environment and resume, or resume with other settings (--resume --change)."
         ) from fault
-    found = policy.diagnose(episode)
-    first = session.first_retained
-    transitions = sum(session.memory.lengths[first - 1 :])
-    session.learn(episode)
-    record = EpisodeRecord(
-        episode=number,
-        theta=env.theta,
-        steps=len(episode),
-        return_executed=episode.executed_return,
-        return_eval=evaluated,
-        terminated=episode.terminated,
-        first_retained=first,
-        transitions=transitions,
-        optimism=policy.weight,
-        model_error=found.model_error,
-        coverage=found.coverage,
-        epistemic_std=found.epistemic_std,
-        wall_s=time.perf_counter() - started,
-        **policy.notes,
-    )
-    return record, episode
+    return session.learn(return_eval=evaluated)
 
 
 def collect(
-    session: Session, env: DriftingEnv, seed: int, watch: Watch = unwatched
-) -> Episode:
-    """Drive the environment through episode n with the session's policy."""
-    number = session.begin_episode()
-    obs, _ = env.reset(
-        seed=integer_for(seed, Purpose.ENVIRONMENT, number), options=_place(session)
+    asked: Session | Learner,
+    machine: Env,
+    seed: int,
+    watch: Watch = unwatched,
+    *,
+    place: dict[str, int] | None = None,
+) -> None:
+    """Drive a machine through episode n, with actions that are asked for."""
+    number = asked.begin_episode()
+    obs, _ = machine.reset(
+        seed=integer_for(seed, Purpose.ENVIRONMENT, number),
+        options=place or {"episode": number},
     )
     over = False
-    with watch(env, number) as seen:
+    with watch(machine, number) as seen:
         while not over:
-            obs, reward, terminated, truncated, _ = env.step(session.act(obs))
-            session.observe(obs, reward, terminated, truncated)
-            seen(reward)
+            obs, reward, terminated, truncated, _ = machine.step(asked.act(obs))
+            asked.observe(obs, float(reward), terminated, truncated)
+            seen(float(reward))
             over = terminated or truncated
-    return session.end_episode()
 
 
-def _place(session: Session) -> dict[str, int]:
-    """Return where the session's episode is on either clock of the environment."""
-    return {"episode": session.number, "decisions": sum(session.memory.lengths)}
-
-
-def make_agent(
-    config: RunConfig, env: gymnasium.Env[Any, Any] | None = None
-) -> tuple[Agent, tuple[int, int]]:
-    """Build the agent of a configuration; also return its state and action sizes.
-
-    With an environment of one's own its spaces count, in place of the task's.
-    """
-    task = task_named(config.task)
-    sizes = task.sizes(config.environment) if env is None else box_sizes(env)
-    settings = config.agent
-    if isinstance(settings, GPAgentConfig):
-        require(
-            env is None,
-            "agent.kind = 'gp' plans with a known reward, which an environment "
-            "does not have; choose agent.kind = 'ensemble' or 'sac'.",
-        )
-        reward = known_reward(task, config.environment)
-        return GPAgent(sizes, reward, settings), sizes
-    steps, points = config.environment.decisions, _most_points(config)
-    room = points + steps if settings.learning.when == "step" else points
-    ends = known_end(task, config.environment) if env is None else None
-    return DeepAgent(sizes, settings, capacity=room, steps=steps, known_end=ends), sizes
-
-
-def _most_points(config: RunConfig) -> int:
-    steps = config.environment.decisions
-    return most_transitions(config.forgetting, config.episodes, steps)
-
-
-def make_session(
-    config: RunConfig, env: gymnasium.Env[Any, Any] | None = None
-) -> Session:
-    """Return a new session of a configuration, for loops of one's own.
-
-    Args:
-        config: The run; of its task only the settings count if ``env`` is given.
-        env: An environment of one's own, whose spaces set the sizes.  The session acts
-            in [−1, 1]; ``gymnasium.wrappers.RescaleAction`` takes such actions.
-    """
-    check_fits(config)
-    agent, sizes = make_agent(config, env)
-    memory = EpisodeMemory(*sizes, agent.precision)
-    return _session(config, agent, memory, _initial_state(agent, config))
-
-
-def _initial_state(agent: Agent, config: RunConfig) -> State:
-    return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
-
-
-def _session(
-    config: RunConfig, agent: Agent, memory: EpisodeMemory, state: State
-) -> Session:
-    return Session(
-        agent,
-        config.forgetting,
-        memory,
-        steps=config.environment.decisions,
-        seed=config.seed,
-        state=state,
-    )
+def _theta(machine: Env) -> float:
+    """Return θ of the running episode; NaN where nobody knows it."""
+    theta = machine.get_wrapper_attr("theta")
+    return math.nan if theta is None else float(theta)

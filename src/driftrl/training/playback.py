@@ -7,23 +7,16 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driftrl.agents.interface import Policy
+from driftrl.agents.interface import Policy, State
 from driftrl.config import RunConfig
 from driftrl.drift.schedules import Constant
 from driftrl.envs.drifting import environment_of
-from driftrl.errors import (
-    CorruptFile,
-    DriftrlError,
-    InputError,
-    at_least,
-    positive,
-    require,
-)
+from driftrl.errors import at_least, positive, require
 from driftrl.results.records import CONFIG_FILE, RECORDS_FILE, read_records
-from driftrl.training.checkpoint import load_checkpoint, saved_checkpoints
+from driftrl.training.assembly import make_agent
+from driftrl.training.checkpoint import load_checkpoint, newest
 from driftrl.training.evaluate import evaluate
 from driftrl.training.filming import filmed, try_out
-from driftrl.training.loop import make_agent
 from driftrl.training.run_directory import read_config
 from driftrl.training.streams import Purpose, key_for
 
@@ -121,25 +114,14 @@ def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
         InputError: There is no checkpoint yet.
         CorruptFile: There are, and none can be read.
     """
-    agent, _ = make_agent(config)
+    agent = make_agent(config)
     template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
-    place = directory / "checkpoint"
-    looked: list[int] = []
-    problem: DriftrlError = InputError(
-        f"The run in {directory} has no checkpoint yet; it writes one after every "
-        "episode. Wait for the first."
-    )
-    # A run under way replaces its checkpoints: while they change, look again.
-    while (saved := saved_checkpoints(place)) != looked:
-        looked = saved
-        for episodes in reversed(saved):
-            try:
-                state = load_checkpoint(place, episodes, template)
-            except CorruptFile as error:
-                problem = error
-            else:
-                return agent.policy(state), episodes
-    raise problem
+
+    def load(place: Path, episodes: int) -> State:
+        return load_checkpoint(place, episodes, template)
+
+    state, episodes = newest(directory, load)
+    return agent.policy(state), episodes
 
 
 def _place(directory: Path, config: RunConfig, number: int) -> dict[str, int]:

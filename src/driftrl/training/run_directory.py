@@ -4,13 +4,17 @@ config.toml      the complete configuration, with the versions that ran it, and 
                  was changed on the way
 episodes.jsonl   one row an episode
 memory/          one immutable file an episode
+pending/         an episode that has ended and was not learned from yet
 checkpoint/      the newest two
 lock             held by the process that runs it
 """
 
 import fcntl
 import importlib.metadata
+import json
+import math
 import platform
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +25,12 @@ from driftrl.atomic import remove_leftovers, write_atomically
 from driftrl.config import RunConfig
 from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError
-from driftrl.memory.episodes import EpisodeMemory, load_memory, save_episode
+from driftrl.memory.episodes import (
+    EpisodeMemory,
+    load_episode,
+    load_memory,
+    save_episode,
+)
 from driftrl.memory.forgetting import Evidence
 from driftrl.results.records import (
     CONFIG_FILE,
@@ -37,6 +46,9 @@ from driftrl.training.checkpoint import (
 from driftrl.types import Episode, EpisodeRecord, Precision
 
 Warn = Callable[[str], None]
+_PENDING, _TOLD = "pending", "told.json"
+# Settings with which an episode would have been another one.
+_SYSTEM = ("environment", "drift", "also", "clock")
 
 
 class RunDirectory:
@@ -78,12 +90,17 @@ class RunDirectory:
             raise
         remove_leftovers(path)
         remove_leftovers(path / "memory")
+        remove_leftovers(path / _PENDING)
         self._records: RecordWriter | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others have the directory."""
         if self._records is not None:
             self._records.close()
         self._lock.close()
@@ -113,7 +130,51 @@ class RunDirectory:
         memory = self.path / "memory"
         save_episode(memory, record.episode, episode, self._precision)
         self._records.append(record)
-        save_checkpoint(self.path / "checkpoint", record.episode, state)
+        self.checkpoint(record.episode, state)
+        self._release()
+
+    def checkpoint(self, episodes: int, state: Any) -> None:
+        """Store the state after so many episodes."""
+        save_checkpoint(self.path / "checkpoint", episodes, state)
+
+    def hold(self, number: int, episode: Episode, theta: float) -> None:
+        """Store an episode that has ended, in full, until it has been learned from.
+
+        A simulator could repeat it; a machine can't.
+        """
+        place = self.path / _PENDING
+        place.mkdir(exist_ok=True)
+        told = {"episode": number, "theta": theta if math.isfinite(theta) else None}
+        write_atomically(place / _TOLD, json.dumps(told).encode())
+        save_episode(place, number, episode)
+
+    def held(self, number: int) -> tuple[Episode, float] | None:
+        """Return episode n and its θ, if it has ended and was not learned from yet.
+
+        One that was recorded on another system than the run now has does not count.
+        """
+        place = self.path / _PENDING
+        elsewhere = any(what.startswith(_SYSTEM) for what in self._changes)
+        if elsewhere or not (place / f"{number:06d}.npz").exists():
+            self._release()
+            return None
+        try:
+            told = json.loads((place / _TOLD).read_bytes())
+            theta = math.nan if told["theta"] is None else float(told["theta"])
+            return load_episode(place, number), theta
+        except (CorruptFile, OSError, ValueError, KeyError, TypeError) as error:
+            self._warn(f"Episode {number} ended but can't be read: {error}")
+            return None
+
+    def change(self, config: RunConfig, from_episode: int) -> None:
+        """Store other settings that hold from an episode on."""
+        self._changes = _differences(to_dict(self._config), to_dict(config))
+        self._config, self._forgetting = config, config.forgetting
+        self._write_changes(from_episode - 1)
+
+    def _release(self) -> None:
+        """Remove what was held; its place among the episodes is taken."""
+        shutil.rmtree(self.path / _PENDING, ignore_errors=True)
 
     def _settle_records(self, episodes: int) -> tuple[int, ...]:
         """Drop rows that do not count, and return the lengths of the episodes."""

@@ -1,199 +1,287 @@
-"""Ask and tell: the loop's primitive, the same for a simulator and for a machine.
+"""Ask and tell: a learner with files, the same for a simulator and for a machine.
 
+    session = Session(config, directory)
     session.begin_episode()
     action = session.act(obs)                                  # in [−1, 1]
     session.observe(obs, reward, terminated, truncated)        # what came of it
-    episode = session.end_episode()
-    session.learn(episode)                                     # m(n), then fit
+    session.end_episode()                                      # or abort_episode()
+    session.learn()                                            # or learn(seconds=60)
 
-A session holds what an agent has lived through and what it knows; it writes nothing.
+An episode is on the disk when ``end_episode`` returns, and what was learned from it
+when ``learn`` returns.  Whatever happens in between, ``Session.resume(directory)`` goes
+on from there.
 """
 
-from dataclasses import dataclass
+import math
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.interface import Agent, Carry, Lesson, Occasion, Policy, State
-from driftrl.errors import EnvironmentFault, InputError, require
+from driftrl.agents.interface import Policy
+from driftrl.config import RunConfig
+from driftrl.envs.tasks import check_fits
+from driftrl.errors import InputError, at_least, require
+from driftrl.imagination.policy_rollout import Known, Reward, Termination
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import Evidence, Forgetting, Window, turns_over
-from driftrl.training.streams import Purpose, key_for
-from driftrl.types import Data, Episode, Transition
-
-Observation = Float[np.ndarray, " S"]
-
-
-@dataclass
-class _Running:
-    """The episode under way."""
-
-    policy: Policy
-    carry: Carry
-    transitions: list[Transition]
-    state: State
-    """The agent's, which an agent that learns within episodes moves on."""
-    lesson: Lesson | None
-    """None for an agent that learns between episodes."""
-    asked: tuple[Observation, np.ndarray] | None = None
-    """State and action of the decision whose outcome has not been told yet."""
+from driftrl.memory.forgetting import Forgetting, by_hand
+from driftrl.training.assembly import (
+    initial_state,
+    learner_of,
+    make_agent,
+    most_points,
+    sizes_of,
+    telling,
+)
+from driftrl.training.process import mended_cache
+from driftrl.training.run_directory import RunDirectory, Warn, read_config
+from driftrl.types import Episode, EpisodeRecord
 
 
 class Session:
-    """An agent, its memory and its forgetting rule, episode by episode."""
+    """One run: an agent, what it has lived through, and the directory of both."""
 
     def __init__(
         self,
-        agent: Agent,
-        forgetting: Forgetting,
-        memory: EpisodeMemory,
+        config: RunConfig,
+        directory: str | Path,
         *,
-        steps: int,
-        seed: int,
-        state: State,
+        reward: Reward | None = None,
+        ended: Termination | None = None,
+        resume: bool = False,
+        change: bool = False,
+        warn: Warn = warnings.warn,
     ) -> None:
-        """Start with an empty or a filled memory, and the state that goes with it.
+        """Begin a run, or go on with one; compiles all that acting needs.
 
         Args:
-            agent: What acts and learns.
-            forgetting: Which episodes it learns from.
-            memory: The episodes so far.
-            steps: Decisions in an episode that runs its full time.
-            seed: Seed of acting and learning.
-            state: The agent's state after the last episode of ``memory``.
+            config: The run, such as ``configure(machine("press", …), "sw-ombrl")``.
+            directory: Where its files are; made if it is not there.
+            reward: The reward of a step, where it is known: a function of (obs, action,
+                next_obs) that JAX can trace.  Otherwise it is learned.
+            ended: Whether the task ends in next_obs, likewise.
+            resume: Whether episodes that are already there may be continued.
+            change: Whether they may be continued with other settings.
+            warn: Is told what a user should know but needn't act on.
         """
-        self._agent = agent
-        self._forgetting = forgetting
-        self._seed = seed
-        self._steps = steps
-        self._running: _Running | None = None
-        self.memory = memory
-        self.state = state
-        self._policy = agent.policy(self.state)
-        self._lived = state
+        known = Known(ended, reward) if reward or ended else None
+        config = config if known is None else telling(config, known)
+        check_fits(config)
+        self.config = config
+        agent = make_agent(config, known)
+        self._files = RunDirectory(
+            Path(directory), config, resume=resume, change=change, warn=warn
+        )
+        try:
+            memory = EpisodeMemory(*sizes_of(config), agent.precision)
+            state = self._files.restore(initial_state(agent, config), memory)
+            self._learner = learner_of(config, agent, memory, state)
+            self._unlearned = self._files.held(self.number)
+            if self.number <= config.episodes:
+                with mended_cache():
+                    agent.warm_up(most_points(config), config.environment.decisions)
+                    self._rehearse()
+        except BaseException:
+            self.close()
+            raise
+        self._began = time.perf_counter()
+
+    @classmethod
+    def resume(
+        cls,
+        directory: str | Path,
+        *,
+        reward: Reward | None = None,
+        ended: Termination | None = None,
+        warn: Warn = warnings.warn,
+    ) -> Self:
+        """Go on with the run in a directory, as it was begun."""
+        path = Path(directory) / "config.toml"
+        require(
+            path.is_file(),
+            f"{directory} holds no run: it has no config.toml. Begin one with "
+            "Session(config, directory).",
+        )
+        return cls(
+            read_config(path),
+            directory,
+            reward=reward,
+            ended=ended,
+            resume=True,
+            warn=warn,
+        )
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._files.path
 
     @property
     def number(self) -> int:
         """Number n of the running episode, or of the next one."""
-        return len(self.memory) + 1
-
-    @property
-    def policy(self) -> Policy:
-        """π_n, the policy of the running episode, or of the next one."""
-        return self._policy
+        return self._learner.number
 
     @property
     def first_retained(self) -> int:
         """m(n): the oldest episode that π_n was learned from."""
-        return self._first_retained(self.number)
+        return self._learner.first_retained
+
+    @property
+    def policy(self) -> Policy:
+        """π_n, the policy of the running episode, or of the next one."""
+        return self._learner.policy
+
+    @property
+    def unlearned(self) -> Episode | None:
+        """Episode n, if it has ended and has not been learned from."""
+        return None if self._unlearned is None else self._unlearned[0]
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Where episode n is on either clock of an environment."""
+        lengths = self._learner.memory.lengths
+        return {"episode": self.number, "decisions": sum(lengths)}
 
     def begin_episode(self) -> int:
         """Begin episode n and return n; one that was not ended is discarded."""
-        self._running = _Running(
-            policy=self._policy,
-            carry=self._policy.begin(),
-            transitions=[],
-            state=self.state,
-            lesson=self._agent.begin_lesson(self._retained),
-        )
-        return self.number
+        self._require_learned()
+        self._began = time.perf_counter()
+        return self._learner.begin_episode()
 
-    def act(self, obs: Observation) -> Float[np.ndarray, " A"]:
+    def act(self, obs: Float[np.ndarray, " S"]) -> Float[np.ndarray, " A"]:
         """Return the action in [−1, 1] for what was observed."""
-        running = self._under_way("act")
-        obs = self._checked(obs)
-        step = len(running.transitions)
-        key = key_for(self._seed, Purpose.ACTING, self.number, step)
-        action, running.carry = running.policy.act(obs, running.carry, key=key)
-        running.asked = (obs, action)
-        return action
+        return self._learner.act(obs)
 
     def observe(
-        self, obs: Observation, reward: float, terminated: bool, truncated: bool
+        self,
+        obs: Float[np.ndarray, " S"],
+        reward: float,
+        terminated: bool = False,
+        truncated: bool = False,
     ) -> None:
-        """Take in what the last action led to."""
-        running = self._under_way("observe")
-        if running.asked is None:
-            raise InputError("observe() was called without act() before it.")
-        before, action = running.asked
-        obs = self._checked(obs)
-        if not np.isfinite(reward):
-            raise self._fault(f"the reward {reward!r}")
-        seen = Transition(before, action, float(reward), obs, terminated, truncated)
-        running.transitions.append(seen)
-        running.asked = None
-        if running.lesson is not None:
-            self._learn_from(seen, running)
+        """Take in what the last action led to.
 
-    def _learn_from(self, seen: Transition, running: _Running) -> None:
-        key = key_for(
-            self._seed, Purpose.LEARNING, self.number, len(running.transitions)
-        )
-        running.state, running.lesson = self._agent.observe(
-            running.state, running.lesson, seen, key=key
-        )
-        running.policy = self._agent.policy(running.state)
+        Args:
+            obs: What is observed now.
+            reward: What the step was paid.
+            terminated: Whether the task has ended: it failed, or is done.
+            truncated: Whether only the clock ran out.
+        """
+        self._learner.observe(obs, reward, terminated, truncated)
 
-    def end_episode(self) -> Episode:
-        """Return the episode; it is not in memory before ``learn``."""
-        running = self._under_way("end_episode")
-        require(
-            len(running.transitions) > 0,
-            f"Episode {self.number} has no transition yet; act and observe first.",
-        )
-        self._running = None
-        self._lived = running.state
-        rows = running.transitions
-        return Episode(
-            obs=np.stack([row.obs for row in rows]),
-            actions=np.stack([row.action for row in rows]),
-            rewards=np.array([row.reward for row in rows]),
-            next_obs=np.stack([row.next_obs for row in rows]),
-            terminated=rows[-1].terminated,
-        )
+    def end_episode(self, *, theta: float = math.nan) -> Episode:
+        """End episode n and store it; ``learn`` comes next.
 
-    def learn(self, episode: Episode) -> None:
-        """Append episode n to the memory, forget, and learn π_{n+1}."""
-        self.memory.append(episode)
-        number, evidence = self.number, Evidence(self.memory.lengths)
-        occasion = Occasion(
-            episode=number,
-            steps=self._steps,
-            sliding=isinstance(self._forgetting, Window),
-            collected=len(episode),
-            turned_over=turns_over(self._forgetting, number, evidence),
-        )
-        first = self._first_retained(number)
-        data = self.memory.since(first)
-        self.memory.release(before=first)
-        key = key_for(self._seed, Purpose.LEARNING, number)
-        self.state = self._agent.learn(self._lived, data, occasion, key=key)
-        self._lived = self.state
-        self._policy = self._agent.policy(self.state)
+        Args:
+            theta: The drifting parameter, for the record, if anybody knows it.
+        """
+        episode = self._learner.end_episode()
+        self._files.hold(self.number, episode, theta)
+        self._unlearned = (episode, theta)
+        return episode
 
-    def _retained(self) -> Data:
-        return self.memory.since(self.first_retained)
+    def abort_episode(self) -> None:
+        """Discard the running episode: no counter, file or stream notices it."""
+        self._learner.abort_episode()
 
-    def _first_retained(self, n: int) -> int:
-        return self._forgetting.first_retained(n, Evidence(self.memory.lengths))
+    def learn(
+        self,
+        *,
+        updates: int | None = None,
+        seconds: float | None = None,
+        return_eval: float | None = None,
+    ) -> EpisodeRecord:
+        """Forget, learn π_{n+1} from the rest, and store row and checkpoint.
 
-    def _under_way(self, asked_for: str) -> _Running:
-        if self._running is None:
-            raise InputError(f"{asked_for}() needs a running episode: begin_episode().")
-        return self._running
+        Args:
+            updates: Units of practice, each one step of the model and those of the
+                policy that go with it (default: what the episode is worth).
+            seconds: Time to practise for, instead.  How much is learned then depends on
+                the computer, so such a run can't be repeated bit for bit.
+            return_eval: How π_n did where it was judged, for the record.
 
-    def _checked(self, obs: Observation) -> Observation:
-        obs = np.array(obs, dtype=np.float64)
-        if not np.isfinite(obs).all():
-            wrong = np.flatnonzero(~np.isfinite(obs))
-            raise self._fault(
-                f"an observation that is not finite: number {wrong[0]} of {len(obs)} "
-                f"(from 0) is {obs[wrong[0]]}"
+        Returns:
+            The row of episode n.
+        """
+        if self._unlearned is None:
+            raise InputError(
+                f"There is nothing to learn from: episode {self.number} has not ended. "
+                "end_episode() comes first."
             )
-        return obs
+        require(
+            updates is None or seconds is None,
+            "learn() takes updates or seconds, not both.",
+        )
+        at_least("updates", 0 if updates is None else updates, 0)
+        at_least("seconds", 0.0 if seconds is None else seconds, 0)
+        number, policy, first = self.number, self.policy, self.first_retained
+        episode, theta = self._unlearned
+        found = policy.diagnose(episode)
+        transitions = sum(self._learner.memory.lengths[first - 1 :])
+        self._learner.learn(episode, updates=updates, seconds=seconds)
+        record = EpisodeRecord(
+            episode=number,
+            theta=theta,
+            steps=len(episode),
+            return_executed=episode.executed_return,
+            return_eval=return_eval,
+            terminated=episode.terminated,
+            first_retained=first,
+            transitions=transitions,
+            optimism=policy.weight,
+            model_error=found.model_error,
+            coverage=found.coverage,
+            epistemic_std=found.epistemic_std,
+            wall_s=time.perf_counter() - self._began,
+            **policy.notes,
+        )
+        self._files.append(record, episode, self._learner.state)
+        self._unlearned = None
+        return record
 
-    def _fault(self, what: str) -> EnvironmentFault:
-        step = len(self._running.transitions) if self._running else 0
-        return EnvironmentFault(
-            f"The environment returned {what} in episode {self.number}, step {step}."
+    def force_reset(self) -> None:
+        """Forget the episodes before n, since something has changed.
+
+        π_n, which was learned from them, still drives episode n; π_{n+1} is learned
+        from episode n on.  The files of what is forgotten stay where they are.
+        """
+        self.set_forgetting(by_hand(self.config.forgetting, self.number))
+
+    def set_forgetting(self, rule: Forgetting) -> None:
+        """Forget by another rule, or another H or w, from the next ``learn`` on."""
+        self._require_learned()
+        self.config = replace(self.config, forgetting=rule)
+        self._files.change(self.config, self.number)
+        self._learner.forgetting = rule
+
+    def checkpoint(self) -> None:
+        """Store what is known now; ``learn`` has done so by itself."""
+        if self.number > 1:
+            self._files.checkpoint(self.number - 1, self._learner.state)
+
+    def close(self) -> None:
+        """Give the directory free; an episode under way is discarded."""
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rehearse(self) -> None:
+        """Ask for one action in vain: a machine can't wait for what comes up first."""
+        self._learner.begin_episode()
+        self._learner.act(np.zeros(sizes_of(self.config)[0]))
+        self._learner.abort_episode()
+
+    def _require_learned(self) -> None:
+        require(
+            self._unlearned is None,
+            f"Episode {self.number} has ended and was not learned from yet: learn() "
+            "comes first; learn(updates=0) takes it in as it is.",
         )

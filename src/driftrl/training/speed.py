@@ -21,6 +21,7 @@ from jaxtyping import Array
 from driftrl.agents import practice
 from driftrl.agents.replay import make_replay
 from driftrl.config_deep import EnsembleAgentConfig
+from driftrl.imagination.policy_rollout import Known
 from driftrl.types import Data
 
 Pass = Literal["forward", "weights", "inputs"]
@@ -136,7 +137,7 @@ def _practising(
     replay, key = make_replay(data, ROWS), jax.random.key(0)
     state = practice.initial_state(sizes, config, key=key)
     count = jnp.asarray(REPEATS, jnp.int32)
-    return lambda: practice.practise(state, replay, count, config, None, key)
+    return lambda: practice.practise(state, replay, count, config, Known(), key)
 
 
 def _repeated(product: Product) -> Callable[[], object]:

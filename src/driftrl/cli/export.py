@@ -1,0 +1,77 @@
+"""``driftrl export``: the newest policy of a run, for a robot."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from driftrl.cli.options import parse, print_json
+from driftrl.errors import require
+from driftrl.training.process import prepare
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which run, and where the policy goes."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """Directory of a run, finished or under way."""
+    to: Path
+    """The file to write: .npz for NumPy, or .onnx (needs the extra 'onnx')."""
+    low: tuple[float, ...] = ()
+    """What actions of −1 command, in the machine's own units (default: what the
+    environment that MODULE:FACTORY makes says)."""
+    high: tuple[float, ...] = ()
+    """What actions of 1 command."""
+    json: bool = False
+    """Print one JSON document instead of sentences."""
+
+
+def main(argv: list[str]) -> int:
+    """Write the policy and say what it takes and gives."""
+    summary = (
+        "Write the newest policy of a run, without exploration, to a file that needs "
+        "neither driftrl nor JAX to be evaluated. The run is not disturbed."
+    )
+    arguments = parse(Arguments, argv, "export", summary)
+    prepare(os.environ)
+    from driftrl import exported
+    from driftrl.training.export import export
+    from driftrl.training.playback import policy_title
+
+    given = [np.array(bound) for bound in (arguments.low, arguments.high) if bound]
+    require(len(given) != 1, "--low and --high need one another; received one alone.")
+    policy = export(
+        arguments.directory, arguments.to, (given[0], given[1]) if given else None
+    )
+    low, high = (
+        None if bound is None else bound.tolist() for bound in (policy.low, policy.high)
+    )
+    if arguments.json:
+        print_json(
+            {
+                "policy": str(arguments.to),
+                "task": policy.task,
+                "episode": policy.episode,
+                "sizes": policy.sizes,
+                "repeat": policy.repeat,
+                "low": low,
+                "high": high,
+            }
+        )
+        return 0
+    seen, *units, done = policy.sizes
+    print(f"The {policy_title(policy.episode)} of {policy.task} is in {arguments.to}")
+    print(
+        f"It maps {seen} observed numbers to {done} in [−1, 1], through layers "
+        f"of {' and '.join(str(width) for width in units)} units; the machine's own "
+        f"bounds are {'not known' if low is None else 'in it too'}."
+    )
+    if policy.repeat > 1:
+        print(f"An action is to be held for {policy.repeat} steps of the machine.")
+    if arguments.to.suffix == ".npz":
+        print(f"It needs NumPy and one file of driftrl: {exported.__file__}")
+    return 0

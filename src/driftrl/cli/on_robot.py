@@ -1,0 +1,81 @@
+"""``driftrl run --robot``: the run's machine is on the other side of a wire."""
+
+import gc
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftrl.config import EvaluationConfig
+from driftrl.config_gp import GPAgentConfig
+from driftrl.envs.own import own_task
+from driftrl.envs.task import Task
+from driftrl.envs.tasks import TASKS
+from driftrl.errors import require
+
+if TYPE_CHECKING:
+    from driftrl.robot.client import RemoteEnv
+    from driftrl.robot.protocol import Welcome
+    from driftrl.training.loop import OnEpisode
+    from driftrl.training.run_directory import Warn
+    from driftrl.training.session import Session
+    from driftrl.types import EpisodeRecord
+
+
+def connect(address: str, token_file: str | None) -> "RemoteEnv":
+    """Return the robot at an address, once it has said what it is."""
+    from driftrl.robot.access import token_from
+    from driftrl.robot.client import RemoteEnv
+
+    return RemoteEnv(address, token_from(Path(token_file) if token_file else None))
+
+
+def task_of_robot(robot: "Welcome", named: str | None) -> Task:
+    """Return the task of a robot: the twin of one of ours, or a machine of its own.
+
+    A robot is judged by what it does: no episode is spent on evaluation.
+    """
+    sizes = (robot.observation_size, robot.action_size)
+    name = named or robot.name
+    if name not in TASKS:
+        return own_task(name if ":" in name else f"robot:{name}", sizes, robot.steps)
+    task = TASKS[name]
+    expected = task.sizes(task.environment)
+    require(
+        sizes == expected,
+        f"Task {name!r} observes {expected[0]} numbers and commands {expected[1]}; the "
+        f"robot {robot.name!r} has {sizes[0]} and {sizes[1]}.",
+    )
+    steps = robot.steps * task.environment.action_repeat
+    return replace(
+        task,
+        environment=replace(task.environment, steps=steps),
+        evaluation=EvaluationConfig(episodes=0),
+    )
+
+
+def learn_on_robot(
+    session: "Session", robot: "RemoteEnv", show: "OnEpisode", warn: "Warn"
+) -> None:
+    """Let a session drive a robot, keep delays out of episodes, and say how it went."""
+    from driftrl.robot.timing import undisturbed
+    from driftrl.training.loop import drive
+
+    agent = session.config.agent
+    require(
+        isinstance(agent, GPAgentConfig)
+        or agent.learning.when == "episode"
+        or not robot.robot.real_time,
+        "A robot does not wait while its learner learns within an episode: "
+        "agent.learning.when must be 'episode', received 'step'.",
+    )
+
+    def between(record: "EpisodeRecord") -> None:
+        show(record)
+        gc.collect()
+
+    with undisturbed():
+        drive(session, robot, on_episode=between, warn=warn)
+    print(
+        f"Acting took {robot.thinking}; {robot.aborted} episodes were aborted and "
+        "begun again."
+    )

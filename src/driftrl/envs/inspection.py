@@ -1,0 +1,407 @@
+"""What an environment of one's own is like, found out by asking and by trying it.
+
+``declared`` only asks.  ``inspect`` also drives it, with random actions within its
+bounds; what stands in the way of learning comes first, in sentences.
+"""
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+
+from driftrl.config_deep import EnsembleAgentConfig
+from driftrl.envs.own import own_task, steps_of
+from driftrl.envs.spaces import box_sizes
+from driftrl.envs.trial import Env, Trial, described, drive, limited, random_actions
+from driftrl.errors import InputError, at_least, positive, require
+
+_MOST_STEPS = 1000  # of an episode whose end nobody has declared
+_COMPARED = 200  # steps
+_FAR_LARGER = 100.0  # times the typical entry
+_GUESSED_STEPS = 200  # of an episode of which nobody says how long it is
+# What Gymnasium's checker remarks and is no matter here: wrappers are part of what is
+# learned, actions are scaled to their bounds, and observations need none.
+_OF_NO_CONCERN = (
+    "different from the unwrapped version",
+    "symmetric and normalized",
+    "observation space minimum value is -infinity",
+    "observation space maximum value is infinity",
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What random episodes showed."""
+
+    lengths: tuple[int, ...]
+    """Steps of every episode."""
+    terminated: int
+    """Episodes that the task ended."""
+    truncated: int
+    """Episodes that the clock ended."""
+    cut: int | None
+    """Shortest length at which we gave up waiting for an end; None if we never did."""
+    truncated_after: tuple[int, ...]
+    """All lengths at which the clock ended an episode."""
+    reward_mean: float
+    reward_spread: float
+    """Standard deviation over steps."""
+    reward_largest: float
+    """The one farthest from 0."""
+    step_ms: float
+    """Median time of a step."""
+    lowest: tuple[float, ...]
+    """Of every number observed."""
+    highest: tuple[float, ...]
+    constant: tuple[int, ...]
+    """Numbers observed that never changed, from 0."""
+    large: tuple[int, ...]
+    """Numbers observed that are far larger than the typical one."""
+    outside: tuple[int, ...]
+    """Numbers observed outside the bounds that are declared for them."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Whether the same seed and actions give the same episode, bit for bit."""
+
+    steps: int
+    """Length of what was compared."""
+    here: str | None
+    """How a second time differs in the same instance; None if it does not."""
+    elsewhere: str | None
+    """How it differs in a second instance, or why there is none; None if same."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that is known of an environment."""
+
+    name: str
+    observation: str
+    """The space of observations, in Gymnasium's words."""
+    action: str
+    sizes: tuple[int, int] | None
+    """Numbers of observations and actions; None if they can't be learned."""
+    observation_bounded: bool
+    """Whether every observation has finite bounds."""
+    low: tuple[float, ...]
+    """Lower bounds of actions; empty if they are no box."""
+    high: tuple[float, ...]
+    limit: int | None
+    """Longest episode, if the environment declares it."""
+    faults: tuple[str, ...] = ()
+    """What must be mended before it can be learned."""
+    checker: tuple[str, ...] | None = None
+    """What Gymnasium's own checker objects to; None if it was not asked."""
+    driven: Driven | None = None
+    repeats: Repeats | None = None
+
+    @property
+    def learnable(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.faults
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a run starts from, and why."""
+
+    steps: int
+    """Decisions of an episode that runs its full time."""
+    termination: Literal["absent", "known", "learned"]
+    """When imagined rollouts end."""
+    least_transitions: int
+    """Retained transitions below which nothing is updated."""
+    batch: int
+    forget_after: int
+    """H of R-OMBRL and w of SW-OMBRL, in episodes."""
+    hidden: tuple[int, ...]
+    """Units of each hidden layer, of the policy and of every model."""
+    reasons: Mapping[str, str]
+    """Why, by the names above."""
+
+
+def built(make: Callable[[], Any], name: str) -> Env:
+    """Return the environment that a factory makes.
+
+    Raises:
+        InputError: It makes none.
+    """
+    try:
+        env = make()
+    except Exception as error:  # a factory of the user's may raise anything
+        raise InputError(
+            f"Making the environment {name!r} raised {described(error)}."
+        ) from error
+    require(
+        isinstance(env, gymnasium.Env),
+        f"{name!r} made {env!r}, which is no gymnasium.Env.",
+    )
+    return env
+
+
+def declared(env: Env, name: str) -> Findings:
+    """Return what an environment says of itself; it is not touched."""
+    observed, chosen = (
+        getattr(env, part, None) for part in ("observation_space", "action_space")
+    )
+    for part, space in (("observation_space", observed), ("action_space", chosen)):
+        require(
+            isinstance(space, spaces.Space),
+            f"Environment {name!r} has no {part} of gymnasium.spaces.",
+        )
+    box = chosen if isinstance(chosen, spaces.Box) else None
+    found = Findings(
+        name=name,
+        observation=str(observed),
+        action=str(chosen),
+        sizes=None,
+        observation_bounded=isinstance(observed, spaces.Box) and observed.is_bounded(),
+        low=() if box is None else tuple(box.low.astype(float).ravel().tolist()),
+        high=() if box is None else tuple(box.high.astype(float).ravel().tolist()),
+        limit=steps_of(env),
+    )
+    try:
+        return replace(found, sizes=box_sizes(env))
+    except InputError as refusal:
+        return replace(found, faults=(str(refusal),))
+
+
+def inspect(
+    make: Callable[[], Any],
+    name: str,
+    *,
+    episodes: int = 5,
+    seconds: float = 20.0,
+    seed: int = 0,
+) -> Findings:
+    """Find out what an environment is like.
+
+    Args:
+        make: Makes it; called twice, the second time after the first was closed.
+        name: What to call it.
+        episodes: Random episodes to drive.
+        seconds: Time after which no more is driven.
+        seed: Of actions and resets.
+    """
+    at_least("episodes", episodes, 1)
+    positive("seconds", seconds)
+    at_least("seed", seed, 0)
+    env = built(make, name)
+    try:
+        found = declared(env, name)
+        if found.sizes is None:
+            return replace(found, checker=gymnasium_says(env))
+        trials = _random_trials(env, found, episodes, seconds, seed)
+        again = _again(env, trials[0], seed)
+        checker = gymnasium_says(env)
+    finally:
+        _close(env)
+    faults = tuple(dict.fromkeys(trial.fault for trial in trials if trial.fault))
+    found = replace(found, faults=faults, checker=checker, driven=_driven(env, trials))
+    if found.driven is None:
+        return found
+    elsewhere = _elsewhere(make, name, trials[0], seed)
+    repeats = Repeats(len(again), difference(trials[0], again), elsewhere)
+    return replace(found, repeats=repeats)
+
+
+def defaults_for(findings: Findings) -> Defaults:
+    """Return what a run on the environment starts from.
+
+    Raises:
+        InputError: Its spaces can't be learned.
+    """
+    require(findings.sizes is not None, " ".join(findings.faults))
+    assert findings.sizes is not None
+    steps, why_steps = _episode_steps(findings)
+    task = own_task(findings.name, findings.sizes, steps)
+    assert isinstance(task.agent, EnsembleAgentConfig)
+    learning, sac = task.agent.learning, task.agent.sac
+    waits = -(-learning.least_transitions // steps)
+    return Defaults(
+        steps=steps,
+        termination=task.agent.imagination.termination,
+        least_transitions=learning.least_transitions,
+        batch=sac.batch,
+        forget_after=task.window,
+        hidden=sac.hidden,
+        reasons={
+            "steps": why_steps,
+            "termination": _why_termination(findings.driven),
+            "least_transitions": f"enough to draw batches of {sac.batch} from; "
+            f"episodes of full length until then: {waits}",
+            "batch": "grows with the networks",
+            "forget_after": "nobody knows how fast it drifts; they hold up to "
+            f"{task.window * steps} transitions, and the machine should hardly change "
+            "meanwhile",
+            "hidden": f"numbers observed: {findings.sizes[0]}",
+        },
+    )
+
+
+def _episode_steps(findings: Findings) -> tuple[int, str]:
+    if findings.limit is not None:
+        return findings.limit, "the environment declares it"
+    driven = findings.driven
+    if driven is None:
+        return _GUESSED_STEPS, "a guess: the environment declares no limit"
+    if driven.truncated_after:
+        longest = max(driven.truncated_after)
+        same = len(set(driven.truncated_after)) == 1
+        return longest, (
+            f"its clock ended random episodes {'always' if same else 'at the latest'} "
+            "then; it declares no limit, so give it as --environment.steps"
+        )
+    # A better policy may last longer than random actions did.
+    longest = _GUESSED_STEPS if driven.cut else max(_GUESSED_STEPS, *driven.lengths)
+    return longest, (
+        "a guess: its clock ended no random episode and it declares no limit; choose "
+        "what an attempt takes, as --environment.steps"
+    )
+
+
+def _why_termination(driven: Driven | None) -> str:
+    if driven is None:
+        return "right whether it can end or not"
+    if driven.terminated:
+        return f"{driven.terminated} of {len(driven.lengths)} random episodes ended"
+    return (
+        f"none of {len(driven.lengths)} random episodes ended, which proves nothing; "
+        "if no state ever ends it, 'absent' saves a network"
+    )
+
+
+def gymnasium_says(env: Env) -> tuple[str, ...]:
+    """Return what Gymnasium's own checker objects to, a sentence each."""
+    said = []
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        try:
+            check_env(env, skip_render_check=True, skip_close_check=True)
+        except Exception as error:  # it lets through whatever the environment raises
+            said = [described(error).removeprefix("AssertionError: ")]
+    said = [*(str(warning.message) for warning in raised), *said]
+    plain = [" ".join(_COLOUR.sub("", text).split()) for text in said]
+    return tuple(
+        dict.fromkeys(
+            text.removeprefix("WARN: ").rstrip(".") + "."
+            for text in plain
+            if not any(phrase in text for phrase in _OF_NO_CONCERN)
+        )
+    )
+
+
+def difference(first: Trial, second: Trial) -> str | None:
+    """Say how a repetition, which may be of fewer actions, differs; None if not."""
+    steps = len(second)
+    if len(first) < steps or (_ended(second) and steps < len(first)):
+        return f"one ends after step {min(len(first), steps)}, and the other goes on"
+    pairs = (
+        ("observations", first.observations[: steps + 1], second.observations),
+        ("rewards", first.rewards[:steps], second.rewards),
+    )
+    for name, one, other in pairs:
+        if not np.array_equal(one, other):
+            gap = np.abs(one - other).reshape(len(one), -1).max(axis=1)
+            start = int(np.flatnonzero(gap)[0]) + (name == "rewards")
+            since = f"from step {start} on" if start else "from the reset on"
+            return f"{name} differ {since}, by up to {gap.max():.3g}"
+    return None
+
+
+def _ended(trial: Trial) -> bool:
+    return trial.terminated or trial.truncated or trial.fault is not None
+
+
+def _random_trials(
+    env: Env, found: Findings, episodes: int, seconds: float, seed: int
+) -> list[Trial]:
+    """Drive random episodes, until one shows a fault or the time is up."""
+    assert isinstance(env.action_space, spaces.Box)
+    deadline = time.perf_counter() + seconds
+    trials: list[Trial] = []
+    for number in range(episodes):
+        held = number % 2 == 1
+        actions = random_actions(env.action_space, seed + number, held=held)
+        steps = max(_MOST_STEPS, found.limit or 0)
+        trial = drive(env, limited(actions, steps, deadline), seed=seed + number)
+        trials.append(trial)
+        if trial.fault or time.perf_counter() > deadline:
+            break
+    return trials
+
+
+def _again(env: Env, trial: Trial, seed: int) -> Trial:
+    """Drive an episode's first actions once more."""
+    repeated = list(trial.actions[:_COMPARED])
+
+    def action(step: int) -> np.ndarray | None:
+        return repeated[step] if step < len(repeated) else None
+
+    return drive(env, action, seed=seed)
+
+
+def _elsewhere(
+    make: Callable[[], Any], name: str, trial: Trial, seed: int
+) -> str | None:
+    try:
+        other = built(make, name)
+    except InputError as error:
+        return f"there is none: {str(error).rstrip('.')}"
+    try:
+        return difference(trial, _again(other, trial, seed))
+    finally:
+        _close(other)
+
+
+def _close(env: Env) -> None:
+    # What was found is worth more than a goodbye that went wrong.
+    with suppress(Exception):
+        env.close()
+
+
+def _driven(env: Env, trials: list[Trial]) -> Driven | None:
+    """Return what the steps before any fault showed; None if there are none."""
+    if not any(len(trial) for trial in trials):
+        return None
+    assert isinstance(env.observation_space, spaces.Box)
+    seen = np.concatenate([trial.observations for trial in trials if len(trial)])
+    rewards = np.concatenate([trial.rewards for trial in trials])
+    cut = [len(trial) for trial in trials if not _ended(trial)]
+    lowest, highest = seen.min(axis=0), seen.max(axis=0)
+    reach = np.maximum(np.abs(lowest), np.abs(highest))
+    typical = np.median(reach[reach > 0]) if (reach > 0).any() else 1.0
+    # Those that an environment gives in single precision may round past their bounds.
+    room = 1e-6 * np.maximum(1.0, reach)
+    low, high = env.observation_space.low, env.observation_space.high
+    return Driven(
+        lengths=tuple(len(trial) for trial in trials),
+        terminated=sum(trial.terminated for trial in trials),
+        truncated=sum(trial.truncated and not trial.terminated for trial in trials),
+        cut=min(cut, default=None),
+        truncated_after=tuple(len(one) for one in trials if one.truncated),
+        reward_mean=float(rewards.mean()),
+        reward_spread=float(rewards.std()),
+        reward_largest=float(rewards[np.abs(rewards).argmax()]),
+        step_ms=float(1e3 * np.median(np.concatenate([t.seconds for t in trials]))),
+        lowest=tuple(lowest.tolist()),
+        highest=tuple(highest.tolist()),
+        constant=_where(lowest == highest),
+        large=_where(reach > _FAR_LARGER * max(typical, 1.0)),
+        outside=_where((lowest < low - room) | (highest > high + room)),
+    )
+
+
+def _where(condition: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(condition).tolist())

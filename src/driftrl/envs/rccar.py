@@ -1,0 +1,320 @@
+"""The RC car as pure functions of (state, action, θ, parameters).
+
+The model is the published one of a car that drifts: a bicycle with Pacejka tyres where
+it drives forwards, and without slip where it doesn't.  In the frame of the car, with
+δ = steering · δ_max and d = θ · throttle, the drive is
+
+    F_x = c_m1 d − c_m2² v_x − c_d² v_x |v_x|
+
+Forwards, tyres slip by α and push sideways::
+
+    α_f  = δ − atan((ω l_f + v_y) / v_x)       F_f = d_f g sin(c_f atan(b_f α_f))
+    α_r  = atan((ω l_r − v_y) / v_x)           F_r = d_r g sin(c_r atan(b_r α_r))
+    v_x' = (F_x − F_f sin δ) / m + v_y ω
+    v_y' = (F_r + F_f cos δ) / m − v_x ω
+    ω'   = (F_f l_f cos δ − F_r l_r) / I
+
+and otherwise, with β = atan(tan δ / (l_f + l_r)), v_y and ω follow the wheels::
+
+    v_x' = F_x cos β / m      v_y' = (v_x sin β l_r − v_y) / τ
+                              ω'   = (v_x sin β − ω) / τ
+
+The weight of the first is w = clip((v_x − u²) / (l² + 1e-6), 0, 1): nearly a switch at
+v_x = 0.  Hence a car that slides backwards has no slip, and loses v_y within τ.  β is
+as published although its units don't agree: fully turned, ω is 0.92 v_x in reverse,
+where wheels of such a car would make it 2.28 v_x.
+
+It differs from the published simulator in three respects.  The integrator is the
+classical Runge-Kutta method, whose error is of fourth order; theirs adds up its stages
+and is of first order.  τ is their 1/90 s whatever the sub-step, so that finer
+sub-steps solve the same equations.  And the position moves along the velocity also if
+the reported heading is off (``angle_offset``).
+
+Nine sub-steps make an error that the car's sensors can't see in a step; three don't.
+Below 0.03 m/s the tyres are too stiff for either, and the car may chatter, by less than
+0.01 m/s; with its wheels fully turned it takes a twentieth of the throttle to set off.
+
+θ scales the throttle alone.  Drift is an argument here, never an attribute.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from driftrl.errors import require
+
+DT = 1.0 / 30.0  # s, from one command to the next
+SUBSTEPS = 9  # of the integrator, in DT
+RELAXATION = 1.0 / 90.0  # s, the τ of the module's docstring
+GRAVITY = 9.81  # m/s²
+
+GOAL = (0.0, 0.0, 0.0)  # m, m, rad
+START = (1.42, -1.04, float(np.pi))  # 1.76 m away, facing the other way
+ARENA = ((-1.4, 2.8), (-2.6, 1.5))  # m, of x and of y
+
+PARKED_WITHIN = 0.1  # the D up to which the reward is full
+MARGIN = 2.0  # the D − PARKED_WITHIN at which a tenth of it is left
+ACTION_COST = 0.005
+
+Scalar = Float[Array, ""]
+Number = Scalar | float
+
+
+class CarState(NamedTuple):
+    """Pose and velocity in the frame of the world: m, rad, m/s, rad/s."""
+
+    x: Number
+    y: Number
+    heading: Number
+    v_x: Number
+    v_y: Number
+    yaw_rate: Number
+
+
+class CarParameters(NamedTuple):
+    """A specimen of the car, by the symbols of the module's docstring."""
+
+    m: Number  # kg
+    l_f: Number  # m, from the centre of mass to the front axle
+    l_r: Number  # m, and to the rear axle
+    angle_offset: Number  # rad, what the reported heading is short of the car's
+    b_f: Number
+    b_r: Number
+    c_f: Number
+    c_r: Number
+    d_f: Number  # kg: the front tyres push with at most d_f g
+    d_r: Number
+    inertia: Number  # kg m², I
+    c_m1: Number  # N, of the full throttle
+    c_m2: Number  # its square brakes, in N s/m
+    c_d: Number  # its square brakes, in N s²/m²
+    steering_limit: Number  # rad, δ_max
+    blend_width: Number  # l, whose square is a speed in m/s
+    blend_start: Number  # u, likewise
+
+
+# Nominal value, and the bounds between which specimens are drawn.
+_TABLE = {
+    "m": (1.65, 1.6, 1.7),
+    "l_f": (0.13, 0.125, 0.135),
+    "l_r": (0.17, 0.165, 0.175),
+    "angle_offset": (0.0, -0.15, 0.15),
+    "b_f": (2.75, 2.0, 4.0),
+    "b_r": (5.0, 3.0, 10.0),
+    "c_f": (1.45, 1.1, 2.0),
+    "c_r": (1.3, 0.4, 2.0),
+    "d_f": (0.4, 0.25, 0.6),
+    "d_r": (0.3, 0.15, 0.45),
+    "inertia": (0.06, 0.03, 0.18),
+    "c_m1": (8.2, 6.5, 10.0),
+    "c_m2": (1.25, 1.0, 1.5),
+    "c_d": (0.0, 0.0, 0.0),
+    "steering_limit": (0.6, 0.4, 0.75),
+    "blend_width": (0.001, 0.0001, 0.1),
+    "blend_start": (0.017, 0.0001, 0.2),
+}
+NOMINAL = CarParameters(**{name: row[0] for name, row in _TABLE.items()})
+"""The car that was driven, as its owners identified it."""
+RANGES = {name: row[1:] for name, row in _TABLE.items()}
+"""Between which bounds specimens are drawn, by the names of ``CarParameters``."""
+
+
+def specimen(number: int) -> CarParameters:
+    """Return a car: 0 is the nominal one, any other number one of the ranges' own.
+
+    Parameters are drawn uniformly and independently; a number always names one car.
+    """
+    require(
+        number >= 0,
+        f"Cars are numbered from 0, the nominal one; received {number!r}.",
+    )
+    if number == 0:
+        return NOMINAL
+    low, high = np.array([*RANGES.values()]).T
+    drawn = np.random.default_rng(number).uniform(low, high)
+    return CarParameters(*drawn.tolist())
+
+
+def wrap(angle: Number) -> Scalar:
+    """Map an angle into [−π, π]."""
+    return jnp.arctan2(jnp.sin(angle), jnp.cos(angle))
+
+
+def turned(x: Number, y: Number, angle: Number) -> tuple[Scalar, Scalar]:
+    """Rotate a vector by an angle, counterclockwise."""
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    return x * cos - y * sin, x * sin + y * cos
+
+
+def body_velocity(
+    state: CarState, parameters: CarParameters = NOMINAL
+) -> tuple[Scalar, Scalar]:
+    """Return the velocity in the frame of the car: forwards, and to the left."""
+    return turned(state.v_x, state.v_y, -(state.heading + parameters.angle_offset))
+
+
+def drift_angle(state: CarState, parameters: CarParameters = NOMINAL) -> Scalar:
+    """Return the angle in [−π/2, π/2] from the car's axis to the way its tail moves.
+
+    It is that of the rear axle, which rolls along the axis of the car in any curve, as
+    in reverse, so long as it does not slide; positive where it slides to the left.
+    """
+    forward, sideways = body_velocity(state, parameters)
+    sideways = sideways - parameters.l_r * state.yaw_rate
+    return jnp.arctan2(sideways, jnp.abs(forward))
+
+
+def kinetic_energy(state: CarState, parameters: CarParameters = NOMINAL) -> Scalar:
+    """Return m v²/2 + I ω²/2, in J."""
+    moving = parameters.m * (state.v_x**2 + state.v_y**2)
+    return 0.5 * jnp.asarray(moving + parameters.inertia * state.yaw_rate**2)
+
+
+def tyre_forces(
+    body: CarState, delta: Scalar, p: CarParameters
+) -> tuple[Scalar, Scalar]:
+    """Return F_f and F_r, in N, of a state whose velocity is in the car's frame."""
+    ahead = body.v_x + 1e-6
+    slip_f = delta - jnp.arctan((body.yaw_rate * p.l_f + body.v_y) / ahead)
+    slip_r = jnp.arctan((body.yaw_rate * p.l_r - body.v_y) / ahead)
+    front = p.d_f * GRAVITY * jnp.sin(p.c_f * jnp.arctan(p.b_f * slip_f))
+    rear = p.d_r * GRAVITY * jnp.sin(p.c_r * jnp.arctan(p.b_r * slip_r))
+    return front, rear
+
+
+def _rates(body: CarState, delta: Scalar, drive: Scalar, p: CarParameters) -> CarState:
+    """Return the time derivative of a state whose velocity is in the car's frame.
+
+    Its heading is the car's own, not the reported one.
+    """
+    v_x, v_y, omega = body.v_x, body.v_y, body.yaw_rate
+    force = p.c_m1 * drive - p.c_m2**2 * v_x - p.c_d**2 * v_x * jnp.abs(v_x)
+    front, rear = tyre_forces(body, delta, p)
+    slipping = (
+        (force - front * jnp.sin(delta)) / p.m + v_y * omega,
+        (rear + front * jnp.cos(delta)) / p.m - v_x * omega,
+        (front * p.l_f * jnp.cos(delta) - rear * p.l_r) / p.inertia,
+    )
+    beta = jnp.arctan(jnp.tan(delta) / (p.l_f + p.l_r))
+    rolling = (
+        force * jnp.cos(beta) / p.m,
+        (v_x * jnp.sin(beta) * p.l_r - v_y) / RELAXATION,
+        (v_x * jnp.sin(beta) - omega) / RELAXATION,
+    )
+    weight = (v_x - p.blend_start**2) / (p.blend_width**2 + 1e-6)
+    weight = jnp.clip(weight, 0.0, 1.0)
+    blended = (
+        weight * a + (1.0 - weight) * b for a, b in zip(slipping, rolling, strict=True)
+    )
+    return CarState(*turned(v_x, v_y, body.heading), omega, *blended)
+
+
+def _moved(body: CarState, time: float, rates: CarState) -> CarState:
+    return jax.tree.map(lambda value, rate: value + time * rate, body, rates)
+
+
+def runge_kutta(
+    rates: Callable[[CarState], CarState], state: CarState, time: float
+) -> CarState:
+    """Advance by one step of the classical fourth-order method."""
+    k_1 = rates(state)
+    k_2 = rates(_moved(state, 0.5 * time, k_1))
+    k_3 = rates(_moved(state, 0.5 * time, k_2))
+    k_4 = rates(_moved(state, time, k_3))
+    return jax.tree.map(
+        lambda value, a, b, c, d: value + time / 6.0 * (a + 2.0 * b + 2.0 * c + d),
+        *(state, k_1, k_2, k_3, k_4),
+    )
+
+
+def step(
+    state: CarState,
+    action: Float[Array, " 2"],
+    throttle: Number,
+    parameters: CarParameters = NOMINAL,
+    substeps: int = SUBSTEPS,
+) -> CarState:
+    """Advance by DT under an action that arrives at the car: no delay, no noise.
+
+    Args:
+        state: Where the car is.
+        action: Steering and throttle, clipped to [−1, 1].
+        throttle: θ, the factor on the throttle, and on it alone.
+        parameters: Which car.
+        substeps: Steps of the integrator.
+    """
+    steering, command = jnp.clip(action, -1.0, 1.0)
+    delta, drive = steering * parameters.steering_limit, throttle * command
+    pointing = state.heading + parameters.angle_offset
+    body = CarState(
+        *(state.x, state.y, pointing),
+        *turned(state.v_x, state.v_y, -pointing),
+        state.yaw_rate,
+    )
+
+    def advance(carried: CarState, _: None) -> tuple[CarState, None]:
+        rates = lambda one: _rates(one, delta, drive, parameters)
+        return runge_kutta(rates, carried, DT / substeps), None
+
+    dtype = jnp.result_type(action)
+    body = jax.tree.map(lambda value: jnp.asarray(value, dtype), body)
+    body, _ = jax.lax.scan(advance, body, None, length=substeps)
+    return CarState(
+        *(body.x, body.y, wrap(body.heading - parameters.angle_offset)),
+        *turned(body.v_x, body.v_y, body.heading),
+        body.yaw_rate,
+    )
+
+
+def observe(state: CarState) -> Float[Array, " 7"]:
+    """Return (x, y, sin, cos of the heading, v_x, v_y, yaw rate)."""
+    sin, cos = jnp.sin(state.heading), jnp.cos(state.heading)
+    return jnp.stack([state.x, state.y, sin, cos, state.v_x, state.v_y, state.yaw_rate])
+
+
+def nearness(obs: Float[Array, " S"]) -> Scalar:
+    """Return the reward for the pose, in (0, 1]: a long tail around the goal.
+
+    With D² = x² + y² + heading² (the goal is the origin)::
+
+        1 / (1 + 9 (max(D − 0.1, 0) / 2)²)
+    """
+    squared = obs[0] ** 2 + obs[1] ** 2 + jnp.arctan2(obs[2], obs[3]) ** 2
+    # A root at 0 would have no gradient.
+    beyond = jnp.sqrt(jnp.maximum(squared, PARKED_WITHIN**2)) - PARKED_WITHIN
+    return 1.0 / (1.0 + 9.0 * (beyond / MARGIN) ** 2)
+
+
+def reward(
+    obs: Float[Array, " S"], action: Float[Array, " 2"], next_obs: Float[Array, " S"]
+) -> Scalar:
+    """Return nearness(next_obs) − 0.005 ‖action‖², the action as it was commanded."""
+    del obs
+    return nearness(next_obs) - ACTION_COST * (action**2).sum()
+
+
+@functools.cache
+def decision_reward(
+    repeat: int, theta: float
+) -> Callable[[Float[Array, " S"], Float[Array, " 2"], Float[Array, " S"]], Scalar]:
+    """Return r(obs, action, next_obs), the reward of a decision held ``repeat`` steps.
+
+    Between two decisions nearness is taken to run along a straight line.  θ makes no
+    difference: what is charged for is the command.
+    """
+    del theta
+
+    def of_decision(
+        obs: Float[Array, " S"],
+        action: Float[Array, " 2"],
+        next_obs: Float[Array, " S"],
+    ) -> Scalar:
+        missing = 0.5 * (repeat - 1) * (nearness(next_obs) - nearness(obs))
+        return repeat * reward(obs, action, next_obs) - missing
+
+    return of_decision

@@ -1,0 +1,292 @@
+"""The learner's side of the wire: a robot as a Gymnasium environment."""
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float
+
+from driftrl.errors import EpisodeAborted, InputError, RobotAway, positive, require
+from driftrl.robot.access import check_access
+from driftrl.robot.protocol import (
+    PREPARING_EVERY,
+    VERSION,
+    Abort,
+    Action,
+    Begin,
+    Hello,
+    Malformed,
+    Message,
+    Observation,
+    Preparing,
+    Refused,
+    Stopped,
+    Welcome,
+    decode,
+    encode,
+)
+from driftrl.robot.timing import Delays, delays_of
+from driftrl.robot.wire import Dialer, require_installed
+
+T = TypeVar("T")
+StepResult = tuple[Float[np.ndarray, " S"], float, bool, bool, dict[str, Any]]
+now = time.monotonic
+_KNOCK_EVERY = 0.5  # s
+_FATAL = ("version", "token")
+
+
+class _Silent(Exception):
+    """The robot says nothing, or nothing that counts; say hello again."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a learner waits for a robot."""
+
+    away: float = 60.0
+    """Seconds for a robot that is not there, or busy, before giving up."""
+    silence: float = 2.0
+    """Seconds without a word within an episode before the episode is given up."""
+
+    def __post_init__(self) -> None:
+        positive("patience.away", self.away)
+        positive("patience.silence", self.silence)
+
+
+class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """A robot at an address, that acts on [−1, 1].
+
+    ``step`` and ``reset`` raise ``EpisodeAborted`` when the robot stopped the episode,
+    or fell silent: forget the episode and ``reset`` again with the same number, which
+    also connects again.  A robot that stays away raises ``RobotAway``.
+
+    The robot does not wait.  From ``reset`` on every action is due within
+    ``robot.deadline`` seconds: have everything compiled before, and see
+    ``driftrl.robot.timing.undisturbed``.
+    """
+
+    def __init__(
+        self, address: str, token: str = "", patience: Patience | None = None
+    ) -> None:
+        """Connect, and learn what the robot is.
+
+        Args:
+            address: ZeroMQ's, such as tcp://127.0.0.1:5557.
+            token: The robot's token; required if it is on another machine.
+            patience: How long to wait.
+        """
+        check_access(address, token)
+        require_installed()
+        self._address, self._token = address, token
+        self._patience = patience or Patience()
+        self._dialer: Dialer | None = None
+        self._settled = False
+        self._episode = self._step = 0
+        self._before = (0, 0)  # episodes and decisions that count so far
+        self._running = False
+        self._returned = self._sent = 0.0
+        self._thinking, self._trips = array("d"), array("d")
+        self.theta: float | None = None
+        """θ of the running episode, if the robot is a simulator that knows it."""
+        self.aborted = 0
+        """Episodes that were aborted so far."""
+        self.robot = self._patiently(self._connect)
+        """What the robot said of itself."""
+        size, actions = self.robot.observation_size, self.robot.action_size
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
+        self.action_space = spaces.Box(-1.0, 1.0, (actions,), np.float64)
+
+    @property
+    def thinking(self) -> Delays:
+        """From a returned observation to the call of ``step``: the learner's share."""
+        return delays_of(self._thinking)
+
+    @property
+    def round_trips(self) -> Delays:
+        """From an action sent to the next observation: the robot's share."""
+        return delays_of(self._trips)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, " S"], dict[str, Any]]:
+        """Begin the next episode, or the one that ``options`` name.
+
+        As with ``DriftingEnv``, ``options={"episode": n, "decisions": t}`` sets either
+        clock.  An episode under way is aborted, and one that was aborted does not
+        count: the next one has its number.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        self.abort()
+        episodes, decisions = self._before
+        self._episode = int(options.get("episode", episodes + 1))
+        decisions = int(options.get("decisions", decisions))
+        self._before = (self._episode - 1, decisions)
+        begin = Begin(self._episode, decisions, seed)
+        start = self._patiently(lambda: self._begin(begin))
+        self._running, self._step = True, 0
+        self.theta = start.theta
+        self._returned = now()
+        return np.array(start.obs), self._info(start)
+
+    def step(self, action: Float[np.ndarray, " A"]) -> StepResult:
+        """Send an action, and wait for what comes of it."""
+        require(self._running, "step() needs a running episode: reset().")
+        require(
+            np.shape(action) == self.action_space.shape,
+            f"An action has shape {self.action_space.shape}, received "
+            f"{np.shape(action)}.",
+        )
+        called = now()
+        values = tuple(np.asarray(action, np.float64).tolist())
+        try:
+            self._send(Action(self._episode, self._step, values))
+        except Malformed:  # such as an action that is not a number
+            self.abort()
+            raise
+        self._thinking.append(called - self._returned)
+        self._step += 1
+        seen = self._await_step()
+        if seen.terminated or seen.truncated:
+            self._running = False
+            self._before = (self._episode, self._before[1] + self._step)
+        self.theta = seen.theta
+        self._returned = now()
+        self._trips.append(self._returned - called)
+        obs = np.array(seen.obs)
+        return obs, seen.reward, seen.terminated, seen.truncated, self._info(seen)
+
+    def abort(self) -> None:
+        """Have the robot stop the episode under way, if there is one."""
+        if self._running and self._dialer is not None:
+            self._send(Abort(self._episode))
+        self._running = False
+
+    def close(self) -> None:
+        """Abort what is under way, and disconnect."""
+        self.abort()
+        self._disconnect()
+
+    def _info(self, seen: Observation) -> dict[str, Any]:
+        info: dict[str, Any] = {"applied": np.array(seen.applied)}
+        if seen.theta is not None:
+            info["theta"] = seen.theta
+        return info
+
+    # ---- waiting --------------------------------------------------------------------
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Try until it works, connecting anew each time, or patience ends."""
+        until = now() + self._patience.away
+        while True:
+            try:
+                return attempt()
+            except _Silent as silent:
+                self._disconnect()
+                if now() >= until:
+                    raise RobotAway(
+                        f"The robot at {self._address} could not be had within "
+                        f"{self._patience.away:g} s: {silent} Start it, and resume."
+                    ) from None
+                time.sleep(min(_KNOCK_EVERY, max(0.0, until - now())))
+
+    def _connect(self) -> Welcome:
+        """Say hello on a new connection; return the welcome."""
+        self._disconnect()
+        self._dialer = Dialer(self._address)
+        self._send(Hello(VERSION, self._token))
+        until = now() + self._patience.silence
+        while True:
+            message = self._receive(until)
+            if isinstance(message, Welcome):
+                self._settled = True
+                return message
+            if isinstance(message, Refused):
+                if message.code in _FATAL:
+                    self._disconnect()
+                    raise InputError(
+                        f"The robot at {self._address} refuses: {message.reason}"
+                    )
+                raise _Silent(message.reason)
+
+    def _begin(self, begin: Begin) -> Observation:
+        """Ask for an episode and wait for its start, for as long as that takes."""
+        if not self._settled:
+            self._check_same(self._connect())
+        # Until the start is here, what arrives may belong to an attempt before.
+        self._settled = False
+        self._send(begin)
+        preparing = False
+        while True:
+            message = self._receive(
+                now() + self._patience.silence + 2 * PREPARING_EVERY
+            )
+            if isinstance(message, Refused):
+                raise _Silent(message.reason)
+            if isinstance(message, Preparing) and message.episode == begin.episode:
+                preparing = True
+            elif preparing and isinstance(message, Stopped):
+                self._settled = True
+                raise self._aborted(message.reason)
+            elif preparing and isinstance(message, Observation):
+                self._settled = True
+                return message
+
+    def _check_same(self, robot: Welcome) -> None:
+        if robot != self.robot:
+            self._disconnect()
+            raise InputError(
+                f"Another robot answers at {self._address} than before: {robot}, "
+                f"where {self.robot} was."
+            )
+
+    def _await_step(self) -> Observation:
+        until = now() + self._patience.silence + self.robot.period
+        try:
+            while True:
+                message = self._receive(until)
+                if isinstance(message, Stopped | Refused):
+                    raise self._aborted(message.reason)
+                if isinstance(message, Observation) and message.step == self._step:
+                    return message
+        except _Silent as silent:
+            self._disconnect()
+            raise self._aborted(str(silent)) from None
+
+    def _aborted(self, reason: str) -> EpisodeAborted:
+        self._running = False
+        self.aborted += 1
+        return EpisodeAborted(
+            f"Episode {self._episode} was stopped after {self._step} actions and is "
+            f"not learned from: {reason}"
+        )
+
+    # ---- the wire -------------------------------------------------------------------
+
+    def _receive(self, until: float) -> Message:
+        assert self._dialer is not None
+        asked = now()
+        frame = self._dialer.receive(until)
+        if frame is None:
+            waited = now() - asked
+            raise _Silent(f"Nothing was heard from it for {waited:.1f} s.")
+        try:
+            message = decode(frame)
+        except Malformed as malformed:
+            raise _Silent(f"It said what is no message: {malformed}") from malformed
+        return message
+
+    def _send(self, message: Message) -> None:
+        assert self._dialer is not None
+        self._dialer.send(encode(message))
+
+    def _disconnect(self) -> None:
+        self._settled = False
+        if self._dialer is not None:
+            self._dialer.close()
+            self._dialer = None

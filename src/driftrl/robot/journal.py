@@ -1,0 +1,110 @@
+"""What a robot has lived through: counted, timed, and written line by line."""
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from driftrl.robot.protocol import Code
+from driftrl.robot.timing import Delays, delays_of
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An episode that came to its end."""
+
+    episode: int
+    steps: int
+    seconds: float
+    total: float
+    """Sum of its rewards."""
+    limited: int
+    """Actions that were clipped or whose change was limited."""
+    answers: Delays
+    """From an observation to its answer."""
+
+
+@dataclass(frozen=True)
+class Halted:
+    """An episode that was stopped."""
+
+    episode: int
+    step: int
+    code: Code
+    reason: str
+    periods: float
+    """Periods from the last action, or from the start, to the stop action."""
+    hanging: bool
+    """Whether the machine was in a call then, so that it gets the stop action when
+    it comes back; its ``halt`` was called at once."""
+
+
+@dataclass(frozen=True)
+class Visited:
+    """Somebody knocked."""
+
+    served: bool
+    what: str
+
+
+Event = Finished | Halted | Visited
+
+
+class Journal:
+    """Counts and times; every event is told, and written if there is a file."""
+
+    def __init__(
+        self,
+        tell: Callable[[Event], None] = lambda event: None,
+        file: Path | None = None,
+    ) -> None:
+        """Start counting.
+
+        Args:
+            tell: Is told every event, from the robot's loop: it must be quick.
+            file: Is given a line of JSON an event, appended and flushed.
+        """
+        self._tell = tell
+        self._file = None if file is None else file.open("a", encoding="utf-8")
+        self.counts: Counter[str] = Counter()
+        """Of "finished", the codes of stops, and "refused", "malformed frames", "late
+        actions", "limited", "failed stops"."""
+        self._answers = array("d")
+        self._of_episode = array("d")
+
+    def answered(self, seconds: float) -> None:
+        """Note how long an answer took."""
+        self._answers.append(seconds)
+        self._of_episode.append(seconds)
+
+    @property
+    def answers(self) -> Delays:
+        """How long answers have taken so far."""
+        return delays_of(self._answers)
+
+    def begun(self) -> None:
+        """Note that an episode begins."""
+        self._of_episode = array("d")
+
+    def answers_of_episode(self) -> Delays:
+        """How long answers have taken in the running episode."""
+        return delays_of(self._of_episode)
+
+    def note(self, event: Event) -> None:
+        """Count an event, tell it and write it."""
+        if isinstance(event, Finished):
+            self.counts["finished"] += 1
+        if isinstance(event, Halted):
+            self.counts[event.code] += 1
+        if self._file is not None:
+            row = {"event": type(event).__name__.lower(), **asdict(event)}
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._file.flush()
+        self._tell(event)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,91 @@
+"""When a robot acts: its clock, how long answers take, and what disturbs them."""
+
+import contextlib
+import gc
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftrl.errors import at_least, positive, require
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The clock of a robot: observation k is taken at t_0 + k·period."""
+
+    period: float = 1 / 30
+    """Seconds from one observation to the next."""
+    deadline: float = 0.5
+    """Share of the period after which an answer comes too late."""
+    lateness: float = 0.25
+    """Share of the period by which an observation may be late itself."""
+    coast: float = 2.0
+    """Seconds for which the stop action is repeated, so that the machine rolls out."""
+    reset: float = 120.0
+    """Seconds that the machine may take to get to its start."""
+    real_time: bool = True
+    """Whether to keep to the period; if not, the robot waits for its learner."""
+    patience: float = 60.0
+    """Seconds that it then waits for an answer, or for the machine."""
+
+    def __post_init__(self) -> None:
+        positive("period", self.period)
+        positive("patience", self.patience)
+        positive("reset", self.reset)
+        at_least("coast", self.coast, 0)
+        require(
+            0 < self.lateness < self.deadline < 1,
+            "An answer is due after the observation and before the next one: 0 < "
+            f"lateness < deadline < 1, received {self.lateness!r} and "
+            f"{self.deadline!r}.",
+        )
+
+    @property
+    def coasting(self) -> int:
+        """Periods for which the stop action is repeated."""
+        return math.ceil(self.coast / self.period)
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How long something took, over many times, in seconds."""
+
+    count: int
+    median: float
+    p99: float
+    longest: float
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "none"
+        return (
+            f"{1e3 * self.median:.2f} ms (99 %: {1e3 * self.p99:.2f}, longest "
+            f"{1e3 * self.longest:.2f})"
+        )
+
+
+def delays_of(seconds: Sequence[float]) -> Delays:
+    """Summarise durations; the 99th percentile is one that was measured."""
+    if not len(seconds):
+        return Delays(0, 0.0, 0.0, 0.0)
+    values = np.asarray(seconds)
+    median, p99 = np.percentile(values, [50, 99], method="higher")
+    return Delays(len(values), float(median), float(p99), float(values.max()))
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Keep Python's garbage collector from running within this.
+
+    A full collection looks at every object of the process, for tens of milliseconds
+    once JAX is loaded.  What an episode leaves behind waits until it is over.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

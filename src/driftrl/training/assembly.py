@@ -1,0 +1,98 @@
+"""A configuration becomes an agent, and an agent that begins to learn."""
+
+from dataclasses import replace
+
+from driftrl.agents.deep_agent import DeepAgent
+from driftrl.agents.gp_agent import GPAgent
+from driftrl.agents.interface import Agent, State
+from driftrl.config import RunConfig
+from driftrl.config_deep import EnsembleAgentConfig
+from driftrl.config_gp import GPAgentConfig
+from driftrl.envs.plants import known_end, known_reward
+from driftrl.envs.tasks import check_fits, task_of_run
+from driftrl.errors import InputError
+from driftrl.imagination.policy_rollout import Known
+from driftrl.memory.episodes import EpisodeMemory
+from driftrl.memory.forgetting import most_transitions
+from driftrl.training.learner import Learner
+from driftrl.training.streams import Purpose, key_for
+
+
+def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
+    """Build the agent of a configuration.
+
+    Args:
+        config: The run.
+        known: What the learner is told of a machine of one's own; of a task that comes
+            with driftrl it may know what the task offers.
+    """
+    sizes = sizes_of(config)
+    known = known or _known(config)
+    settings = config.agent
+    if isinstance(settings, GPAgentConfig):
+        if known.reward is None:
+            raise InputError(
+                f"agent.kind = 'gp' plans with a known reward, and the reward of task "
+                f"{config.task!r} is not known to the learner; choose agent.kind = "
+                "'ensemble' or 'sac'."
+            )
+        return GPAgent(sizes, known.reward, settings)
+    steps, points = config.environment.decisions, most_points(config)
+    room = points + steps if settings.learning.when == "step" else points
+    return DeepAgent(sizes, settings, capacity=room, steps=steps, known=known)
+
+
+def _known(config: RunConfig) -> Known:
+    task, environment = task_of_run(config), config.environment
+    return Known(known_end(task, environment), known_reward(task, environment))
+
+
+def telling(config: RunConfig, known: Known) -> RunConfig:
+    """Return the configuration that makes use of all that is known of a machine."""
+    agent = config.agent
+    if not isinstance(agent, EnsembleAgentConfig):
+        return config
+    imagination = agent.imagination
+    if known.end is not None:
+        imagination = replace(imagination, termination="known")
+    if known.reward is not None:
+        imagination = replace(imagination, reward="known")
+    return replace(config, agent=replace(agent, imagination=imagination))
+
+
+def sizes_of(config: RunConfig) -> tuple[int, int]:
+    """Return the numbers of observations and of actions."""
+    return task_of_run(config).sizes(config.environment)
+
+
+def most_points(config: RunConfig) -> int:
+    """Return how many transitions are learned from at once, at most."""
+    steps = config.environment.decisions
+    return most_transitions(config.forgetting, config.episodes, steps)
+
+
+def initial_state(agent: Agent, config: RunConfig) -> State:
+    """Return what the agent of a run knows before its first episode."""
+    return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
+
+
+def make_learner(config: RunConfig, known: Known | None = None) -> Learner:
+    """Return a learner that has lived through nothing, and that writes nothing."""
+    check_fits(config)
+    agent = make_agent(config, known)
+    memory = EpisodeMemory(*sizes_of(config), agent.precision)
+    return learner_of(config, agent, memory, initial_state(agent, config))
+
+
+def learner_of(
+    config: RunConfig, agent: Agent, memory: EpisodeMemory, state: State
+) -> Learner:
+    """Return the learner that has come as far as the memory and the state."""
+    return Learner(
+        agent,
+        config.forgetting,
+        memory,
+        steps=config.environment.decisions,
+        seed=config.seed,
+        state=state,
+    )

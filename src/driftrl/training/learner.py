@@ -1,0 +1,223 @@
+"""An agent, episode by episode: what it has lived through and what it knows.
+
+    learner.begin_episode()
+    action = learner.act(obs)                                  # in [−1, 1]
+    learner.observe(obs, reward, terminated, truncated)        # what came of it
+    episode = learner.end_episode()
+    learner.learn(episode)                                     # m(n), then fit
+
+It writes nothing: a ``Session`` is a learner with files.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from driftrl.agents.interface import Agent, Carry, Lesson, Occasion, Policy, State
+from driftrl.errors import EnvironmentFault, InputError, require
+from driftrl.memory.episodes import EpisodeMemory
+from driftrl.memory.forgetting import Evidence, Forgetting, slides, turns_over
+from driftrl.training.streams import Purpose, key_for
+from driftrl.types import Data, Episode, Transition
+
+Observation = Float[np.ndarray, " S"]
+
+
+@dataclass
+class _Running:
+    """The episode under way."""
+
+    policy: Policy
+    carry: Carry
+    transitions: list[Transition]
+    state: State
+    """The agent's, which an agent that learns within episodes moves on."""
+    lesson: Lesson | None
+    """None for an agent that learns between episodes."""
+    asked: tuple[Observation, np.ndarray] | None = None
+    """State and action of the decision whose outcome has not been told yet."""
+
+
+class Learner:
+    """An agent, its memory and its forgetting rule."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        forgetting: Forgetting,
+        memory: EpisodeMemory,
+        *,
+        steps: int,
+        seed: int,
+        state: State,
+    ) -> None:
+        """Start with an empty or a filled memory, and the state that goes with it.
+
+        Args:
+            agent: What acts and learns.
+            forgetting: Which episodes it learns from.
+            memory: The episodes so far.
+            steps: Decisions in an episode that runs its full time.
+            seed: Seed of acting and learning.
+            state: The agent's state after the last episode of ``memory``.
+        """
+        self._agent = agent
+        self.forgetting = forgetting
+        self._seed = seed
+        self._steps = steps
+        self._running: _Running | None = None
+        self.memory = memory
+        self.state = state
+        self._policy = agent.policy(self.state)
+        self._lived = state
+
+    @property
+    def number(self) -> int:
+        """Number n of the running episode, or of the next one."""
+        return len(self.memory) + 1
+
+    @property
+    def policy(self) -> Policy:
+        """π_n, the policy of the running episode, or of the next one."""
+        return self._policy
+
+    @property
+    def first_retained(self) -> int:
+        """m(n): the oldest episode that π_n was learned from."""
+        return self._first_retained(self.number)
+
+    def begin_episode(self) -> int:
+        """Begin episode n and return n; one that was not ended is discarded."""
+        self._running = _Running(
+            policy=self._policy,
+            carry=self._policy.begin(),
+            transitions=[],
+            state=self.state,
+            lesson=self._agent.begin_lesson(self._retained),
+        )
+        return self.number
+
+    def act(self, obs: Observation) -> Float[np.ndarray, " A"]:
+        """Return the action in [−1, 1] for what was observed."""
+        running = self._under_way("act")
+        obs = self._checked(obs)
+        step = len(running.transitions)
+        key = key_for(self._seed, Purpose.ACTING, self.number, step)
+        action, running.carry = running.policy.act(obs, running.carry, key=key)
+        running.asked = (obs, action)
+        return action
+
+    def observe(
+        self, obs: Observation, reward: float, terminated: bool, truncated: bool
+    ) -> None:
+        """Take in what the last action led to."""
+        running = self._under_way("observe")
+        if running.asked is None:
+            raise InputError("observe() was called without act() before it.")
+        before, action = running.asked
+        obs = self._checked(obs)
+        if not np.isfinite(reward):
+            raise self._fault(f"the reward {reward!r}")
+        seen = Transition(before, action, float(reward), obs, terminated, truncated)
+        running.transitions.append(seen)
+        running.asked = None
+        if running.lesson is not None:
+            self._learn_from(seen, running)
+
+    def _learn_from(self, seen: Transition, running: _Running) -> None:
+        key = key_for(
+            self._seed, Purpose.LEARNING, self.number, len(running.transitions)
+        )
+        running.state, running.lesson = self._agent.observe(
+            running.state, running.lesson, seen, key=key
+        )
+        running.policy = self._agent.policy(running.state)
+
+    def abort_episode(self) -> None:
+        """Discard the running episode, if there is one; it leaves no trace."""
+        self._running = None
+
+    def end_episode(self) -> Episode:
+        """Return the episode; it is not in memory before ``learn``."""
+        running = self._under_way("end_episode")
+        require(
+            len(running.transitions) > 0,
+            f"Episode {self.number} has no transition yet; act and observe first.",
+        )
+        self._running = None
+        self._lived = running.state
+        rows = running.transitions
+        return Episode(
+            obs=np.stack([row.obs for row in rows]),
+            actions=np.stack([row.action for row in rows]),
+            rewards=np.array([row.reward for row in rows]),
+            next_obs=np.stack([row.next_obs for row in rows]),
+            terminated=rows[-1].terminated,
+        )
+
+    def learn(
+        self,
+        episode: Episode,
+        *,
+        updates: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Append episode n to the memory, forget, and learn π_{n+1}.
+
+        Args:
+            episode: Episode n.
+            updates: Units of practice (default: what its transitions are worth).
+            seconds: Time to practise for, instead.
+        """
+        self.memory.append(episode)
+        number, evidence = self.number, Evidence(self.memory.lengths)
+        occasion = Occasion(
+            episode=number,
+            steps=self._steps,
+            sliding=slides(self.forgetting),
+            collected=len(episode),
+            turned_over=turns_over(self.forgetting, number, evidence),
+            updates=updates,
+            seconds=seconds,
+        )
+        first = self._first_retained(number)
+        data = self.memory.since(first)
+        self.memory.release(before=first)
+        key = key_for(self._seed, Purpose.LEARNING, number)
+        self.state = self._agent.learn(self._lived, data, occasion, key=key)
+        self._lived = self.state
+        self._policy = self._agent.policy(self.state)
+
+    def _retained(self) -> Data:
+        return self.memory.since(self.first_retained)
+
+    def _first_retained(self, n: int) -> int:
+        return self.forgetting.first_retained(n, Evidence(self.memory.lengths))
+
+    def _under_way(self, asked_for: str) -> _Running:
+        if self._running is None:
+            raise InputError(f"{asked_for}() needs a running episode: begin_episode().")
+        return self._running
+
+    def _checked(self, obs: Observation) -> Observation:
+        obs = np.array(obs, dtype=np.float64)
+        expected = self.memory.sizes[0]
+        require(
+            obs.shape == (expected,),
+            f"An observation must be a vector of {expected} numbers, received shape "
+            f"{obs.shape}.",
+        )
+        if not np.isfinite(obs).all():
+            wrong = np.flatnonzero(~np.isfinite(obs))
+            raise self._fault(
+                f"an observation that is not finite: number {wrong[0]} of {len(obs)} "
+                f"(from 0) is {obs[wrong[0]]}"
+            )
+        return obs
+
+    def _fault(self, what: str) -> EnvironmentFault:
+        step = len(self._running.transitions) if self._running else 0
+        return EnvironmentFault(
+            f"The environment returned {what} in episode {self.number}, step {step}."
+        )

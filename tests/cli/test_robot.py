@@ -1,0 +1,203 @@
+"""``driftrl robot`` as a user meets it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from driftrl.cli.main import main
+from driftrl.envs.drifting import make_env
+from driftrl.envs.tasks import configure
+from driftrl.errors import EpisodeAborted
+from driftrl.exported import Policy, to_bytes
+from driftrl.robot.client import Patience, RemoteEnv
+
+Start = Callable[..., subprocess.Popen[str]]
+LONG = Patience(away=60.0, silence=20.0)
+QUICK = ("--no-real-time", "--coast", "0", "--period", "0.01")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "driftrl", "robot", *arguments]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_twin_is_served_until_it_is_asked_to_end(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "run.toml").write_text(
+        'task = "pendulum"\n[environment]\nsteps = 20\n[drift]\nstart = 1\n'
+    )
+    address, log = free_address(), tmp_path / "log.jsonl"
+    robot = start(
+        *("pendulum", "--address", address, "--config", "run.toml"),
+        *("--log", str(log), *QUICK),
+    )
+    changes = {"environment": {"steps": 20}, "drift": {"start": 1}}
+    config = configure("pendulum", "sombrl", changes)
+    twin = make_env("pendulum", config.environment, config.drift)
+    env = RemoteEnv(address, patience=LONG)
+    assert env.robot.steps == config.environment.decisions
+    obs, info = env.reset(seed=3, options={"episode": 9, "decisions": 0})
+    expected, _ = twin.reset(seed=3, options={"episode": 9, "decisions": 0})
+    assert np.array_equal(obs, expected) and info["theta"] == twin.theta
+    over = False
+    while not over:
+        obs, reward, _, over, _ = env.step(np.array([0.7]))
+        expected, paid, _, ended, _ = twin.step(np.array([0.7]))
+        assert np.array_equal(obs, expected) and (reward, over) == (paid, ended)
+    env.reset(seed=4)
+    env.step(np.array([0.7]))
+    os.kill(robot.pid, signal.SIGTERM)
+    with pytest.raises(EpisodeAborted, match="The robot's program ends"):
+        env.step(np.array([0.7]))
+    env.close()
+    printed, _ = robot.communicate(timeout=30)
+    assert robot.returncode == 0
+    assert f"pendulum is served at {address}: 3 observed numbers on demand" in printed
+    assert "episode 9: 4 actions in" in printed
+    assert "episode 10: stopped after 1 actions" in printed
+    assert "1 episodes came to their end" in printed
+    assert "0 deadlines were missed" in printed and "shutdown: 1" in printed
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [row["event"] for row in rows] == ["visited", "finished", "halted"]
+
+
+OWN = """
+import gymnasium
+import numpy as np
+from pathlib import Path
+
+
+class Valve(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0.0, 8.0, (1,))
+    action_space = gymnasium.spaces.Box(0.0, 4.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.level = 5.0
+        return np.array([self.level], np.float32), {}
+
+    def step(self, action):
+        self.level += float(action[0]) - 2.0
+        return np.array([self.level], np.float32), self.level, False, False, {}
+
+    def halt(self):
+        with Path("halts").open("a") as file:
+            file.write("halt ")
+
+
+def make():
+    with Path("made").open("a") as file:
+        file.write("made ")
+    return Valve()
+"""
+
+
+def test_a_machine_of_ones_own(start: Start, tmp_path: Path) -> None:
+    """It is made once, acts on [−1, 1], is watched, and is halted."""
+    (tmp_path / "valve.py").write_text(OWN)
+    address = free_address()
+    robot = start(
+        *("valve:make", "--address", address, "--steps", "3", "--episodes", "1"),
+        *QUICK,
+    )
+    env = RemoteEnv(address, patience=LONG)
+    assert (env.robot.name, env.robot.steps) == ("valve:make", 3)
+    assert not env.robot.theta_known
+    obs, info = env.reset(seed=1)
+    assert obs.tolist() == [5.0] and "theta" not in info and env.theta is None
+    # Full scale opens it by 4, and 2 flows out: 5, 7, 9, which no sensor here reads.
+    assert env.step(np.array([1.0]))[0].tolist() == [7.0]
+    with pytest.raises(EpisodeAborted, match="is 9; the sensors read from -0.8 to 8.8"):
+        env.step(np.array([1.0]))
+    env.reset(seed=1)
+    for command, level in ((0.5, 6.0), (0.0, 6.0), (-1.0, 4.0)):
+        assert env.step(np.array([command]))[0].tolist() == [level]
+    env.close()
+    printed, _ = robot.communicate(timeout=30)
+    assert robot.returncode == 0 and "range: 1" in printed
+    assert (tmp_path / "made").read_text() == "made "
+    assert (tmp_path / "halts").read_text() == "halt halt "
+
+
+def test_a_policy_drives_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = (np.array([[0.0], [0.0], [1.0]]),)
+    path = tmp_path / "policy.npz"
+    path.write_bytes(to_bytes(Policy("pendulum", 4, weights, (np.zeros(1),))))
+    command = ["robot", "pendulum", "--policy", str(path), "--episodes", "2", *QUICK]
+    assert main(command) == 0
+    out, _ = capsys.readouterr()
+    assert f"pendulum is driven by {path}" in out
+    assert "episode 2: 40 actions in" in out and "2 episodes came to their end" in out
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+REFUSALS = [
+    (["pendulum", "--address", "tcp://0.0.0.0:5557"], "both sides need the same token"),
+    (["pendulum", "--address", "somewhere"], "An address looks like"),
+    (["pendulum", "--token-file", "{}/missing"], "Cannot read"),
+    (["pendulum", "--bounds", "1:2"], "A bound is INDEX:LOW:HIGH"),
+    (["pendulum", "--bounds", "7:0:1"], "entry 7 of the observation"),
+    (["pendulum", "--stop", "0", "0"], "stop action has 2 numbers"),
+    (["pendulum", "--period", "0"], "period must be positive"),
+    (["pendulum", "--deadline", "1.5"], "lateness < deadline < 1"),
+    (["pendulum", "--episodes", "0"], "--episodes must be a number of at least 1"),
+    (["pendulum", "--steps", "5"], "--steps is for an environment of your own"),
+    (["pendulum", "--policy", "{}/bad.npz"], "no policy of driftrl"),
+    (["pendulum", "--policy", "{}/other.npz"], "maps 2 observed numbers to 1 actions"),
+    (["pendulumm"], "Did you mean 'pendulum'"),
+    (["no_such_module:make"], "There is no module"),
+    (["valve:make", "--config", "x.toml"], "--config is for tasks"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), REFUSALS)
+def test_what_is_refused(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "bad.npz").write_bytes(b"nothing")
+    other = Policy("x", 1, (np.zeros((2, 1)),), (np.zeros(1),))
+    (tmp_path / "other.npz").write_bytes(to_bytes(other))
+    status = main(["robot", *(text.format(tmp_path) for text in arguments)])
+    _, error = capsys.readouterr()
+    assert status == 2 and sentence in error and "Traceback" not in error
+
+
+def test_an_address_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert main(["robot", "pendulum", "--address", address]) == 2
+    assert "Cannot listen at" in capsys.readouterr().err

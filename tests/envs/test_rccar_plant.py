@@ -1,0 +1,411 @@
+"""The RC car as an environment: delay, memory, noise, starts, rewards, refusals."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from driftrl.config import EnvironmentConfig, FurtherDrift
+from driftrl.drift.schedules import Constant, Step
+from driftrl.envs import rccar, rccar_plant
+from driftrl.envs.drifting import DriftingEnv, freeze, make_env
+from driftrl.envs.plants import known_reward
+from driftrl.envs.rccar import CarState
+from driftrl.envs.rccar_plant import NOISE_STD, NOMINAL_THETA, STARTS, RCCarPlant
+from driftrl.envs.tasks import TASKS, configure
+from driftrl.errors import InputError
+from driftrl.memory.forgetting import Reset, Window
+
+TASK = TASKS["rccar"]
+SETTINGS = TASK.environment
+Rows = list[tuple[np.ndarray, float, bool, bool, dict[str, Any]]]
+
+
+def car(**settings: Any) -> RCCarPlant:
+    return RCCarPlant(replace(SETTINGS, **settings))
+
+
+def quiet(**values: float) -> RCCarPlant:
+    """Return a car that is seen without noise."""
+    plant = car()
+    plant.set_parameters({"observation_noise": 0.0, **values})
+    return plant
+
+
+def moves(count: int) -> np.ndarray:
+    return np.random.default_rng(4).uniform(-1, 1, (count, 2))
+
+
+def play(env: gymnasium.Env, actions: np.ndarray, seed: int = 3, **place: int) -> Rows:
+    obs, info = env.reset(seed=seed, options=place or None)
+    return [(obs, 0.0, False, False, info), *(env.step(action) for action in actions)]  # pyright: ignore[reportReturnType]
+
+
+def same(first: Rows, second: Rows) -> bool:
+    return all(
+        np.array_equal(a[0], b[0]) and a[1:4] == b[1:4]
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+# The whole
+
+
+def test_gymnasium_makes_it() -> None:
+    env = gymnasium.make("driftrl/RCCar-v0")
+    assert isinstance(env.unwrapped, DriftingEnv)
+    assert env.observation_space.shape == (TASK.state_size,) == (13,)
+    assert env.action_space.shape == (TASK.action_size,) == (2,)
+
+
+# Positions and speeds have no bounds, which its checker finds suspicious.
+@pytest.mark.filterwarnings("ignore:.*infinity. This is probably")
+def test_gymnasium_approves_it() -> None:
+    check_env(gymnasium.make("driftrl/RCCar-v0").unwrapped)
+
+
+def test_the_task_is_the_papers() -> None:
+    thetas = [TASK.drift(n) for n in (1, 14, 15, 16, 17, 18, 30)]
+    expected = [1, 1, 0.25 ** (1 / 3), 0.25 ** (2 / 3), 0.25, 0.25, 0.25]
+    np.testing.assert_allclose(thetas, expected, rtol=1e-12)
+    assert np.round(thetas[2:4], 3).tolist() == [0.630, 0.397]
+    assert TASK.episodes == 30 and SETTINGS.decisions == 200
+    reset, window = (configure("rccar", name) for name in ("r-ombrl", "sw-ombrl"))
+    assert reset.forgetting == Reset(period=15)
+    assert window.forgetting == Window(window=15)
+    agent: Any = reset.agent
+    assert (agent.soft_reset.model, agent.soft_reset.policy) == (0.0, 0.0)
+    assert agent.learning.when == "episode"
+    assert TASK.starts == STARTS and SETTINGS.start == "away"
+    assert TASK.nominal == NOMINAL_THETA[SETTINGS.parameter]
+
+
+def test_without_noise_and_delay_it_is_the_functional_car() -> None:
+    plant = quiet(action_delay=0.0, throttle=0.7)
+    rows = play(plant, moves(40))
+    state = CarState(*_state_of(rows[0][0]).tolist())
+    with jax.enable_x64(True):
+        step = jax.jit(rccar.step)
+        for action, row in zip(moves(40), rows[1:], strict=True):
+            state = step(state, jnp.asarray(action), 0.7)
+            np.testing.assert_allclose(row[0][:7], rccar.observe(state), atol=1e-10)
+
+
+def _state_of(obs: np.ndarray) -> np.ndarray:
+    return np.array([*obs[:2], np.arctan2(obs[2], obs[3]), *obs[4:7]])
+
+
+def test_an_episode_has_its_length_and_never_ends_before() -> None:
+    rows = play(car(), np.ones((200, 2)))
+    assert [row[3] for row in rows] == [False] * 200 + [True]
+    assert not any(row[2] for row in rows)
+    assert all(np.isfinite(row[0]).all() for row in rows)
+
+
+# Reproducibility
+
+
+def test_a_seed_gives_the_trajectory_again_bit_for_bit() -> None:
+    first = play(make_env("rccar"), moves(60))
+    assert same(first, play(make_env("rccar"), moves(60)))
+    assert not same(first, play(make_env("rccar"), moves(60), seed=4))
+
+
+def test_nothing_survives_a_reset() -> None:
+    env = make_env("rccar")
+    first = play(env, moves(30))
+    play(env, np.ones((17, 2)), seed=9)  # commands under way, a memory, other noise
+    assert same(first, play(env, moves(30), episode=1))
+
+
+def test_drift_changes_the_trajectory_and_restores_it_exactly() -> None:
+    env = make_env("rccar")
+    full, weak, again = (play(env, moves(40), episode=n) for n in (14, 17, 1))
+    assert same(full, again) and not same(full, weak)
+    assert [rows[0][4]["theta"] for rows in (full, weak)] == [1.0, 0.25]
+
+
+# Throttle
+
+
+def test_theta_acts_on_the_throttle_and_not_on_the_steering() -> None:
+    scaled = moves(40) * [1.0, 0.25]
+    weak = play(quiet(throttle=0.25), moves(40))
+    gentle = play(quiet(), scaled)
+    for one, other in zip(weak, gentle, strict=True):
+        np.testing.assert_allclose(one[0][:7], other[0][:7], atol=1e-12)
+    wrong = play(quiet(), moves(40) * [0.25, 1.0])
+    assert np.abs(weak[-1][0][:7] - wrong[-1][0][:7]).max() > 0.1
+
+
+def test_what_the_agent_remembers_is_its_command() -> None:
+    rows = play(quiet(throttle=0.25), moves(5))
+    np.testing.assert_array_equal(rows[-1][0][7:], moves(5)[2:5].ravel())
+
+
+# Delay
+
+
+@pytest.mark.parametrize("delay", [0, 1, 3, 5])
+def test_a_command_arrives_so_many_steps_late(delay: int) -> None:
+    plant = quiet(action_delay=delay)
+    pushed = np.zeros((9, 2))
+    pushed[0] = [0.0, 1.0]
+    still, moved = play(plant, np.zeros((9, 2))), play(plant, pushed)
+    differs = [
+        not np.array_equal(a[0][:7], b[0][:7])
+        for a, b in zip(still, moved, strict=True)
+    ]
+    assert differs.index(True) == 1 + delay
+
+
+def test_the_nominal_delay_is_three_and_a_part_of_a_step_is_rounded() -> None:
+    nominal, rounded = car(), car()
+    rounded.set_parameters({"action_delay": 2.6})
+    assert same(play(nominal, moves(12)), play(rounded, moves(12)))
+
+
+def test_a_delayed_drive_is_the_drive_after_three_idle_steps() -> None:
+    waiting = np.concatenate([np.zeros((3, 2)), moves(23)[:20]])
+    late, prompt = play(quiet(), moves(23)), play(quiet(action_delay=0), waiting)
+    for one, other in zip(late, prompt, strict=True):
+        np.testing.assert_array_equal(one[0][:7], other[0][:7])
+
+
+# Memory
+
+
+def test_the_last_three_commands_are_observed_oldest_first() -> None:
+    actions = moves(6)
+    rows = play(car(), actions)
+    padded = np.concatenate([np.zeros((3, 2)), actions])
+    for number, row in enumerate(rows):
+        np.testing.assert_array_equal(row[0][7:], padded[number : number + 3].ravel())
+    np.testing.assert_array_equal(rows[-1][0][11:], actions[-1])  # the newest
+
+
+def test_commands_beyond_the_box_are_clipped_and_so_remembered() -> None:
+    wild, tame = play(car(), 3 * moves(20)), play(car(), np.clip(3 * moves(20), -1, 1))
+    assert same(wild, tame)
+
+
+# Noise
+
+
+def test_noise_has_the_stated_size_and_leaves_the_car_alone() -> None:
+    expected = NOISE_STD
+    published = [0.00111, 0.00111, 0.00183, 0.00821, 0.00821, 0.0368]
+    np.testing.assert_allclose(expected, published, rtol=5e-3)
+    found = []
+    for factor in (1.0, 3.0):
+        noisy, exact = car(), quiet()
+        noisy.set_parameters({"observation_noise": factor})
+        offs = []
+        for seed in range(12):
+            rows, truth = (play(plant, moves(60), seed) for plant in (noisy, exact))
+            offs += [
+                _state_of(a[0]) - _state_of(b[0])
+                for a, b in zip(rows, truth, strict=True)
+            ]
+        off = np.array(offs)
+        off[:, 2] = (off[:, 2] + np.pi) % (2 * np.pi) - np.pi
+        found.append(off)
+    for factor, off in zip((1.0, 3.0), found, strict=True):
+        np.testing.assert_allclose(off.std(axis=0), factor * expected, rtol=0.1)
+        limit = 4 * factor * expected / np.sqrt(len(off))
+        assert (np.abs(off.mean(axis=0)) < limit).all()
+        independent = np.corrcoef(off.T) - np.eye(6)
+        assert np.abs(independent).max() < 0.15
+
+
+def test_the_heading_is_noisy_before_it_becomes_sine_and_cosine() -> None:
+    for row in play(car(), moves(20)):
+        assert np.hypot(row[0][2], row[0][3]) == pytest.approx(1.0, abs=1e-12)
+
+
+# Starts
+
+
+def test_starts_are_spread_as_stated() -> None:
+    plant = quiet()
+    starts = np.array([_state_of(plant.reset(seed=seed)[0]) for seed in range(800)])
+    off = starts[:, :3] - np.array(rccar.START)
+    off[:, 2] = (off[:, 2] + np.pi) % (2 * np.pi) - np.pi
+    bound = np.array([0.1, 0.1, 0.1 * np.pi])
+    assert (np.abs(off) <= bound).all()
+    np.testing.assert_allclose(off.std(axis=0), bound / np.sqrt(3), rtol=0.06)
+    np.testing.assert_allclose(
+        starts[:, 3:].std(axis=0), [0.005, 0.005, 0.02], rtol=0.08
+    )
+    # Each is drawn for itself.
+    together = np.corrcoef(np.column_stack([off, starts[:, 3:]]).T) - np.eye(6)
+    assert np.abs(together).max() < 0.15
+
+
+def test_it_may_start_anywhere_in_the_arena() -> None:
+    plant = car(start="anywhere")
+    plant.set_parameters({"observation_noise": 0.0})
+    starts = np.array([_state_of(plant.reset(seed=seed)[0]) for seed in range(500)])
+    low, high = np.array([*rccar.ARENA, (-np.pi, np.pi)]).T
+    assert (low <= starts[:, :3]).all() and (starts[:, :3] <= high).all()
+    np.testing.assert_allclose(
+        starts[:, :3].std(axis=0), (high - low) / np.sqrt(12), rtol=0.08
+    )
+
+
+# Reward
+
+
+def test_the_reward_charges_for_the_command_as_it_was_given() -> None:
+    # Neither has a command arrived after the first step, nor does θ change its price.
+    for theta in (1.0, 0.25, 0.0):
+        plant = car()
+        plant.set_parameters({"throttle": theta})
+        idle, busy = (play(plant, np.array([a]))[1][1] for a in ([0, 0], [0.6, -0.8]))
+        assert idle - busy == pytest.approx(0.005, rel=1e-9)
+
+
+def test_the_reward_is_that_of_the_measured_pose() -> None:
+    known = known_reward(TASK, SETTINGS)
+    assert known is not None
+    rows = play(make_env("rccar"), moves(25))
+    with jax.enable_x64(True):
+        for before, action, after in zip(rows, moves(25), rows[1:], strict=False):
+            arrays = map(jnp.asarray, (before[0], action, after[0]))
+            assert after[1] == pytest.approx(float(known(*arrays)), rel=1e-12)
+
+
+def test_a_start_is_worth_little() -> None:
+    _, value, *_ = play(quiet(), np.zeros((1, 2)))[1]
+    assert 0.02 < value < 0.06
+
+
+# Held commands
+
+
+def test_a_held_command_sums_rewards_and_skips_states() -> None:
+    twice = RCCarPlant(replace(SETTINGS, action_repeat=2))
+    slow = play(twice, moves(20))
+    fast = play(car(), moves(20).repeat(2, axis=0))
+    for number in range(1, 21):
+        np.testing.assert_array_equal(slow[number][0][:7], fast[2 * number][0][:7])
+        parts = fast[2 * number - 1][1] + fast[2 * number][1]
+        assert slow[number][1] == pytest.approx(parts, rel=1e-12)
+    np.testing.assert_array_equal(slow[20][0][7:], moves(20)[17:].ravel())
+    assert play(twice, moves(100))[-1][3]
+
+
+# Flags
+
+
+@pytest.mark.parametrize(
+    ("state", "parked", "lost"),
+    [
+        ((0.03, -0.03, 0.1, 0.1, 0.1, 0.1), True, False),
+        ((0.03, -0.03, 2 * np.pi - 0.1, 0.0, 0.0, 0.0), True, False),
+        ((0.06, 0.0, 0.0, 0.0, 0.0, 0.0), False, False),
+        ((0.0, 0.0, 0.21, 0.0, 0.0, 0.0), False, False),
+        ((0.0, 0.0, np.pi, 0.0, 0.0, 0.0), False, False),
+        ((0.0, 0.0, 0.0, 0.3, 0.0, 0.41), False, False),
+        ((2.81, 0.0, 0.0, 0.0, 0.0, 0.0), False, True),
+        ((-1.41, 0.0, 0.0, 0.0, 0.0, 0.0), False, True),
+        ((0.0, 1.51, 0.0, 0.0, 0.0, 0.0), False, True),
+        ((0.0, -2.61, 0.0, 0.0, 0.0, 0.0), False, True),
+        ((2.79, -2.59, 0.0, 0.0, 0.0, 0.0), False, False),
+    ],
+)
+def test_flags(state: tuple[float, ...], parked: bool, lost: bool) -> None:
+    plant = car()
+    plant.reset(seed=0)
+    plant._state = np.array(state)
+    assert plant._flags() == {"goal_reached": parked, "out_of_bounds": lost}
+
+
+def test_flags_are_told() -> None:
+    rows = play(make_env("rccar"), np.tile([0.0, 1.0], (200, 1)))
+    assert rows[0][4]["out_of_bounds"] is False
+    assert rows[-1][4]["out_of_bounds"] is True
+    assert rows[-1][4]["goal_reached"] is False
+
+
+# Specimens
+
+
+def test_specimens_drive_differently_and_each_as_before() -> None:
+    cars = [car(machine=number) for number in (0, 1, 2, 1)]
+    nominal, first, second, again = (play(plant, moves(30)) for plant in cars)
+    assert same(first, again) and same(nominal, play(car(), moves(30)))
+    assert not same(nominal, first) and not same(first, second)
+
+
+def test_only_a_task_with_ranges_has_specimens() -> None:
+    change = {"environment": {"machine": 2}}
+    assert configure("rccar", "sombrl", change).environment.machine == 2
+    for task in ("pendulum", "hopper"):
+        with pytest.raises(
+            InputError, match="one machine alone.*must be 0, received 2"
+        ):
+            configure(task, "sombrl", change)
+    with pytest.raises(InputError, match="one machine alone"):
+        make_env("pendulum", EnvironmentConfig(machine=1))
+    with pytest.raises(InputError, match="environment.machine must be a number of at"):
+        EnvironmentConfig(machine=-1)
+    with pytest.raises(InputError, match="machine must be a whole number"):
+        configure("rccar", "sombrl", {"environment": {"machine": 1.5}})
+
+
+# Drift of the rest
+
+
+def test_delay_and_noise_may_drift_too() -> None:
+    settings = replace(SETTINGS, parameter="action_delay")
+    drift = Step(theta_max=5.0, theta_min=3.0, start=1)
+    still = FurtherDrift("observation_noise", Constant(value=0.0))
+    env = make_env("rccar", settings, drift, also=(still,))
+    assert env.reset(seed=0)[1]["theta"] == 5.0
+    late, nominal = play(env, moves(20), episode=1), play(env, moves(20), episode=2)
+    assert not same(late, nominal)
+    assert same(nominal, play(quiet(), moves(20)))
+
+
+def test_an_unnamed_parameter_is_nominal_again() -> None:
+    plant = car()
+    nominal = play(plant, moves(20))
+    plant.set_parameters({"throttle": 0.3, "action_delay": 1.0})
+    assert not same(nominal, play(plant, moves(20)))
+    plant.set_parameters({"throttle": 1.0})
+    assert same(nominal, play(plant, moves(20)))
+
+
+# Refusals
+
+
+def test_refusals(unchecked: Callable[[ModuleType], Any]) -> None:
+    with pytest.raises(InputError, match="throttle must be a number.*received -0.1"):
+        freeze("rccar", -0.1)
+    with pytest.raises(InputError, match="throttle must be a number of at least 0"):
+        car().set_parameters({"throttle": float("nan")})
+    with pytest.raises(
+        InputError, match="parameter of the car 'throtle'. Did you mean"
+    ):
+        car().set_parameters({"throtle": 1.0})
+    with pytest.raises(InputError, match="no process noise.*received 0.1"):
+        car(noise_std=0.1)
+    with pytest.raises(InputError, match="Unknown start of the car 'hanging'"):
+        car(start="hanging")
+    with pytest.raises(InputError, match="has no start 'hanging'.*away or anywhere"):
+        configure("rccar", "sombrl", {"environment": {"start": "hanging"}})
+    with pytest.raises(InputError, match="no states in which it fails"):
+        configure("rccar", "sombrl", {"environment": {"terminates": True}})
+    plant = unchecked(rccar_plant).RCCarPlant(SETTINGS)
+    plant.reset(seed=0)
+    for bad in ([0.0, np.nan], [0.0], [0.0, 0.0, 0.0], 0.5):
+        with pytest.raises(InputError, match="two numbers, steering and throttle"):
+            plant.step(np.asarray(bad))

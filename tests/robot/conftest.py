@@ -1,0 +1,168 @@
+"""A point mass that is served by a robot in a thread of the test."""
+
+import importlib.util
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from driftrl.robot.client import Patience, RemoteEnv
+from driftrl.robot.drive import Drive
+from driftrl.robot.journal import Event, Halted, Journal
+from driftrl.robot.protocol import (
+    VERSION,
+    Begin,
+    Hello,
+    Message,
+    Observation,
+    Preparing,
+    Welcome,
+    decode,
+    encode,
+)
+from driftrl.robot.safety import Limits
+from driftrl.robot.server import Robot
+from driftrl.robot.timing import Timing
+from driftrl.robot.wire import Dialer
+
+
+@pytest.fixture(scope="session")
+def point_mass() -> ModuleType:
+    """Return the module beside this one, which is also a program."""
+    path = Path(__file__).parent / "point_mass.py"
+    spec = importlib.util.spec_from_file_location("point_mass", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass
+class Served:
+    """A robot at work, and all that can be known of it."""
+
+    robot: Robot
+    machine: Any
+    journal: Journal
+    events: list[Event]
+    drive: Drive
+
+    @property
+    def address(self) -> str:
+        return self.robot.address
+
+    def stops(self) -> list[Halted]:
+        return [event for event in self.events if isinstance(event, Halted)]
+
+    def wait(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+        """Wait for something to happen, for long, since the machine may be busy."""
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, (self.events, self.journal.counts)
+            time.sleep(0.005)
+
+    def stopped(self, count: int = 1) -> Halted:
+        """Wait for so many stops, and return the last."""
+        self.wait(lambda: len(self.stops()) >= count)
+        return self.stops()[count - 1]
+
+
+Serve = Callable[..., Served]
+
+PATIENT = Timing(period=0.01, real_time=False, patience=20.0, coast=0.02)
+"""Waits for its learner, so nothing depends on how busy the machine is."""
+LONG = Patience(away=20.0, silence=20.0)
+
+
+@pytest.fixture
+def serve(point_mass: ModuleType) -> Iterator[Serve]:
+    """Return what starts a robot; all are ended, and must have ended well."""
+    started: list[tuple[Served, threading.Thread]] = []
+    raised: list[BaseException] = []
+
+    def start(timing: Timing = PATIENT, token: str = "", **limits: Any) -> Served:
+        machine, events = point_mass.Point(), []
+        journal = Journal(events.append)
+        chosen = {"stop": (point_mass.STOP,), "observation_size": 2, **limits}
+        drive = Drive(machine, Limits(**chosen), timing, journal)
+        robot = Robot(drive, "tcp://127.0.0.1:*", token)
+
+        def work() -> None:
+            try:
+                robot.serve()
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        served = Served(robot, machine, journal, events, drive)
+        started.append((served, thread))
+        return served
+
+    yield start
+    for served, thread in started:
+        served.robot.end()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+    assert raised == []
+
+
+class Peer:
+    """Somebody on the wire who says whatever the test says."""
+
+    def __init__(self, address: str) -> None:
+        self._dialer = Dialer(address)
+
+    def send(self, message: Message | bytes) -> None:
+        self._dialer.send(message if isinstance(message, bytes) else encode(message))
+
+    def next(self, kind: type[Any] | None = None, seconds: float = 10.0) -> Any:
+        """Return the next message, or the next of a kind."""
+        until = time.monotonic() + seconds
+        while (frame := self._dialer.receive(until)) is not None:
+            message = decode(frame)
+            if kind is None or isinstance(message, kind):
+                return message
+        raise AssertionError(f"no {kind} came")
+
+    def begin(self, episode: int = 1) -> Observation:
+        """Be the learner, and begin."""
+        self.send(Hello(VERSION, ""))
+        self.next(Welcome)
+        self.send(Begin(episode, 0, 5))
+        self.next(Preparing)
+        return self.next(Observation)
+
+    def close(self) -> None:
+        self._dialer.close()
+
+
+@pytest.fixture
+def knock() -> Iterator[Callable[[str], Peer]]:
+    peers: list[Peer] = []
+
+    def start(address: str) -> Peer:
+        peers.append(Peer(address))
+        return peers[-1]
+
+    yield start
+    for peer in peers:
+        peer.close()
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., RemoteEnv]]:
+    made: list[RemoteEnv] = []
+
+    def start(address: str, token: str = "", patience: Patience = LONG) -> RemoteEnv:
+        made.append(RemoteEnv(address, token, patience))
+        return made[-1]
+
+    yield start
+    for env in made:
+        env.close()

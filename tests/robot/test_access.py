@@ -1,0 +1,80 @@
+"""Who may talk to a robot."""
+
+from pathlib import Path
+
+import pytest
+
+from driftrl.errors import InputError
+from driftrl.robot.access import (
+    VARIABLE,
+    check_access,
+    is_local,
+    read_token,
+    same_token,
+)
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("tcp://127.0.0.1:5557", True),
+        ("tcp://127.8.9.10:*", True),
+        ("tcp://[::1]:5557", True),
+        ("tcp://localhost:5557", True),
+        ("ipc:///tmp/robot", True),
+        ("tcp://0.0.0.0:5557", False),
+        ("tcp://*:5557", False),
+        ("tcp://192.168.0.7:5557", False),
+        ("tcp://[::]:5557", False),
+        ("tcp://robot.example:5557", False),
+        ("tcp://127.0.0.1.example:5557", False),
+    ],
+)
+def test_off_loopback_a_token_is_needed(address: str, local: bool) -> None:
+    assert is_local(address) is local
+    check_access(address, TOKEN)
+    if local:
+        check_access(address, "")
+    else:
+        with pytest.raises(InputError, match="both sides need the same token"):
+            check_access(address, "")
+
+
+@pytest.mark.parametrize(
+    "address", ["", "5557", "127.0.0.1:5557", "tcp://127.0.0.1", "udp://1.2.3.4:5"]
+)
+def test_addresses_look_like_addresses(address: str) -> None:
+    with pytest.raises(InputError, match="looks like tcp://127.0.0.1:5557"):
+        check_access(address, "")
+
+
+def test_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(file, {VARIABLE: "f" * 20}) == TOKEN
+    assert read_token(None, {VARIABLE: "f" * 20}) == "f" * 20
+    assert read_token(None, {}) == ""
+
+
+def test_short_tokens_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("")
+    with pytest.raises(InputError, match="has 0 letters; it needs 16 to 256"):
+        read_token(file, {})
+    with pytest.raises(InputError, match=f"{VARIABLE} has 5 letters"):
+        read_token(None, {VARIABLE: "short"})
+    file.write_bytes(b"\xff\xfe" * 20)
+    with pytest.raises(InputError, match="must be text"):
+        read_token(file, {})
+    with pytest.raises(InputError, match="Cannot read .*missing: No such file"):
+        read_token(tmp_path / "missing", {})
+
+
+def test_tokens_are_compared_whole() -> None:
+    assert same_token(TOKEN, TOKEN)
+    assert same_token("", "")
+    assert not same_token(TOKEN[:-1], TOKEN)
+    assert not same_token("", TOKEN)
+    assert not same_token("é", "e")

@@ -1,0 +1,146 @@
+"""A robot that drives alone: the same clock and limits, and nobody on the wire."""
+
+import threading
+import time
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from driftrl.errors import InputError
+from driftrl.robot.alone import drive_alone
+from driftrl.robot.drive import Drive
+from driftrl.robot.journal import Event, Finished, Halted, Journal
+from driftrl.robot.machine import Place, Sample
+from driftrl.robot.safety import Interrupted, Limits
+from driftrl.robot.timing import Timing
+
+
+def drive(
+    point_mass: ModuleType, timing: Timing, events: list[Event], **limits: Any
+) -> Any:
+    chosen = Limits(stop=(point_mass.STOP,), observation_size=2, **limits)
+    return Drive(point_mass.Point(), chosen, timing, Journal(events.append))
+
+
+def test_a_policy_drives(point_mass: ModuleType) -> None:
+    events: list[Event] = []
+    timing = Timing(period=0.01, real_time=False, coast=0.02)
+    driven = drive(point_mass, timing, events)
+    drive_alone(driven, lambda obs: -obs[:1], episodes=2)
+    machine, twin = driven.machine, point_mass.Point()
+    expected = []
+    for episode in (1, 2):
+        obs = twin.reset(Place(episode, 6 * (episode - 1), episode)).obs
+        for _ in range(6):
+            obs = twin.step(-obs[:1]).obs
+        expected += [*twin.actions, *[point_mass.STOP] * 3]
+        twin.actions.clear()
+    assert machine.actions == expected
+    assert machine.closed and machine.halts == 2
+    assert [event.steps for event in events if isinstance(event, Finished)] == [6, 6]
+
+
+def test_limits_hold_for_a_policy_too(point_mass: ModuleType) -> None:
+    events: list[Event] = []
+    timing = Timing(period=0.01, real_time=False, coast=0.0)
+    driven = drive(point_mass, timing, events, rate=0.25)
+    drive_alone(driven, lambda obs: np.array([5.0]), episodes=1)
+    assert driven.machine.actions[:6] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("answer", [np.array([np.nan]), np.zeros(2)])
+def test_wrong_answers_stop_the_machine(
+    point_mass: ModuleType, answer: np.ndarray
+) -> None:
+    events: list[Event] = []
+    timing = Timing(period=0.01, real_time=False, coast=0.0)
+    driven = drive(point_mass, timing, events)
+    drive_alone(driven, lambda obs: answer, episodes=2)
+    codes = [event.code for event in events if isinstance(event, Halted)]
+    assert codes == ["malformed", "malformed"]
+    assert driven.machine.actions == [point_mass.STOP] * 2
+
+
+def test_a_slow_policy_misses_its_deadline(point_mass: ModuleType) -> None:
+    events: list[Event] = []
+    driven = drive(point_mass, Timing(period=0.2, coast=0.0), events)
+
+    def slow(obs: np.ndarray) -> np.ndarray:
+        # Asked at 0.2 s for the second time, it answers at 0.32 s; 0.3 s is too late.
+        while driven.step == 1 and time.monotonic() < driven.moment(1) + 0.12:
+            pass
+        return np.array([0.5])
+
+    drive_alone(driven, slow, episodes=1)
+    (stop,) = events
+    assert isinstance(stop, Halted)
+    assert (stop.code, stop.step) == ("deadline", 1) and stop.periods <= 2
+    assert driven.machine.actions == [0.5, point_mass.STOP]
+
+
+def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
+    driven = drive(point_mass, Timing(period=0.02), [])
+    driven.begin(Place(1, 0, 1))
+    while driven.ready(time.monotonic() + 1.0) is None:
+        pass
+    time.sleep(0.011)
+    with pytest.raises(Interrupted, match="The robot itself was .* ms late") as raised:
+        driven.deadline(0)
+    assert raised.value.fault.code == "late"
+    driven.stop(raised.value.fault)
+    driven.close()
+    assert driven.machine.actions == [point_mass.STOP]
+
+
+def test_an_interrupt_stops_the_machine_first(point_mass: ModuleType) -> None:
+    events: list[Event] = []
+    timing = Timing(period=0.01, real_time=False, coast=0.0)
+    driven = drive(point_mass, timing, events)
+
+    def interrupted(obs: np.ndarray) -> np.ndarray:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drive_alone(driven, interrupted)
+    assert [event.code for event in events if isinstance(event, Halted)] == ["shutdown"]
+    assert driven.machine.actions == [point_mass.STOP] and driven.machine.closed
+
+
+def test_after_a_terminal_state_nothing_is_stepped(point_mass: ModuleType) -> None:
+    events: list[Event] = []
+    timing = Timing(period=0.01, real_time=False, coast=0.05)
+    driven = drive(point_mass, timing, events)
+    driven.machine.disturb = lambda step, sample: Sample(
+        sample.obs, terminated=step == 2
+    )
+    drive_alone(driven, lambda obs: np.array([0.5]), episodes=1)
+    assert driven.machine.actions == [0.5, 0.5] and driven.machine.halts == 1
+
+
+def test_a_reset_that_takes_too_long(point_mass: ModuleType) -> None:
+    gate, events = threading.Event(), []
+    timing = Timing(period=0.01, real_time=False, coast=0.0, reset=0.05)
+    driven = drive(point_mass, timing, events)
+
+    def hang(step: int, sample: Sample) -> Sample:
+        gate.wait(10)
+        return sample
+
+    driven.machine.disturb = hang
+    drive_alone(driven, lambda obs: np.array([0.5]), episodes=1)
+    gate.set()
+    (stop,) = events
+    assert stop.code == "stale" and "its start in 0.05 s" in stop.reason
+    assert stop.hanging
+
+
+def test_stop_action_fits_the_machine(point_mass: ModuleType) -> None:
+    with pytest.raises(InputError, match="stop action has 2 numbers; the machine"):
+        Drive(
+            point_mass.Point(),
+            Limits(stop=(0.0, 0.0), observation_size=2),
+            Timing(),
+            Journal(),
+        )

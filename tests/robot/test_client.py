@@ -1,0 +1,170 @@
+"""The learner's side: patience, and what a session makes of a robot."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from driftrl.errors import EpisodeAborted, InputError, RobotAway
+from driftrl.robot.client import Patience, RemoteEnv
+from driftrl.robot.drive import Drive
+from driftrl.robot.journal import Journal
+from driftrl.robot.machine import Sample
+from driftrl.robot.protocol import Malformed
+from driftrl.robot.safety import Limits
+from driftrl.robot.server import Robot
+from driftrl.robot.timing import Timing
+
+Serve = Callable[..., Any]
+LONG = Patience(away=20.0, silence=20.0)
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_robot_that_is_away_is_waited_for_so_long() -> None:
+    address = free_address()
+    began = time.monotonic()
+    with pytest.raises(RobotAway, match=f"{address} could not be had within 0.5 s"):
+        RemoteEnv(address, patience=Patience(away=0.5, silence=0.1))
+    assert time.monotonic() - began >= 0.5
+
+
+def test_off_loopback_a_token_is_needed() -> None:
+    with pytest.raises(InputError, match="both sides need the same token"):
+        RemoteEnv("tcp://192.0.2.1:5557")
+
+
+@pytest.mark.parametrize("name", ["away", "silence"])
+def test_patience_is_positive(name: str) -> None:
+    with pytest.raises(InputError, match=f"patience.{name} must be positive"):
+        Patience(**{name: 0.0})
+
+
+def test_steps_need_an_episode_and_actions_their_shape(serve: Serve) -> None:
+    served = serve()
+    env = RemoteEnv(served.address, patience=LONG)
+    with pytest.raises(InputError, match="needs a running episode"):
+        env.step(np.zeros(1))
+    env.reset(seed=1)
+    with pytest.raises(InputError, match=r"shape \(1,\), received \(2,\)"):
+        env.step(np.zeros(2))
+    with pytest.raises(Malformed, match="'values'.*finite number, received"):
+        env.step(np.array([np.nan]))
+    assert served.stopped().code == "aborted"
+    with pytest.raises(InputError, match="needs a running episode"):
+        env.step(np.zeros(1))
+    env.close()
+    env.close()
+
+
+def test_spaces_are_the_robots(serve: Serve) -> None:
+    env = RemoteEnv(serve().address, patience=LONG)
+    assert env.observation_space.shape == (2,) and env.action_space.shape == (1,)
+    assert env.action_space == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float64)
+    env.close()
+
+
+def test_silence_ends_the_episode_and_the_connection(serve: Serve) -> None:
+    served = serve(Timing(period=0.01, real_time=False, patience=0.5, coast=0.0))
+    gate = threading.Event()
+
+    def hang(step: int, sample: Sample) -> Sample:
+        if step == 2:
+            gate.wait(20)
+        return sample
+
+    served.machine.disturb = hang
+    env = RemoteEnv(served.address, patience=Patience(away=20.0, silence=0.2))
+    env.reset(seed=1)
+    env.step(np.zeros(1))
+    with pytest.raises(EpisodeAborted, match="Nothing was heard from it for 0.2 s"):
+        env.step(np.zeros(1))
+    gate.set()
+    served.machine.disturb = lambda step, sample: sample
+    # It has hung up: until it comes back, the robot is free for others.
+    RemoteEnv(served.address, patience=LONG).close()
+    env.reset(seed=1)
+    for _ in range(6):
+        env.step(np.zeros(1))
+    assert served.machine.places == [served.machine.places[0]] * 2
+    env.close()
+
+
+def test_another_robot_at_the_same_address(point_mass: Any) -> None:
+    address = free_address()
+    env: RemoteEnv | None = None
+    for steps in (6, 7):
+        drive = Drive(
+            point_mass.Point(steps),
+            Limits(stop=(0.0,), observation_size=2),
+            Timing(real_time=False, patience=20.0),
+            Journal(),
+        )
+        robot = Robot(drive, address)
+        thread = threading.Thread(target=robot.serve)
+        thread.start()
+        try:
+            if env is None:
+                env = RemoteEnv(address, patience=Patience(away=20.0, silence=0.5))
+                env.reset(seed=1)
+            else:
+                with pytest.raises(InputError, match="Another robot answers"):
+                    env.reset(seed=1)
+        finally:
+            robot.end()
+            thread.join(timeout=10)
+    assert env is not None
+    env.close()
+
+
+def learn(env: Any, episodes: int) -> tuple[list[np.ndarray], int]:
+    """Run a small learner: its policy depends on all that it has lived through."""
+    memory: list[np.ndarray] = []
+    aborted = 0
+    while len(memory) < episodes:
+        number = len(memory) + 1
+        gain = 0.1 + float(np.tanh(sum(np.abs(rows).sum() for rows in memory)))
+        noise = np.random.default_rng([7, number])
+        rows = []
+        try:
+            place = {"episode": number, "decisions": 6 * (number - 1)}
+            obs, _ = env.reset(seed=100 + number, options=place)
+            over = False
+            while not over:
+                action = np.clip(-gain * obs[:1] + noise.normal(size=1), -1, 1)
+                obs, reward, terminated, truncated, _ = env.step(action)
+                rows.append(np.concatenate([action, obs, [reward]]))
+                over = terminated or truncated
+        except EpisodeAborted:
+            aborted += 1
+            continue
+        memory.append(np.array(rows))
+    return memory, aborted
+
+
+def test_a_run_with_faults_has_the_records_of_one_without(serve: Serve) -> None:
+    def flawed(step: int, sample: Sample) -> Sample:
+        nonlocal trouble
+        trouble += step > 0
+        return Sample(sample.obs * np.nan) if trouble in (3, 11, 13) else sample
+
+    trouble = 0
+    records = []
+    for disturb in (None, flawed):
+        served = serve()
+        if disturb is not None:
+            served.machine.disturb = disturb
+        env = RemoteEnv(served.address, patience=LONG)
+        memory, aborted = learn(env, 4)
+        assert aborted == env.aborted == (0 if disturb is None else 3)
+        records.append(np.concatenate(memory))
+        env.close()
+    assert np.array_equal(records[0], records[1])

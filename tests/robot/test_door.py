@@ -1,0 +1,170 @@
+"""The robot's door: who is let in, and what nonsense does there."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+import zmq
+
+from driftrl.errors import EpisodeAborted, InputError
+from driftrl.robot.client import RemoteEnv
+from driftrl.robot.protocol import (
+    MOST_BYTES,
+    VERSION,
+    Action,
+    Begin,
+    Hello,
+    Refused,
+    decode,
+    encode,
+)
+
+Serve = Callable[..., Any]
+Connect = Callable[..., RemoteEnv]
+Knock = Callable[[str], Any]
+STOP = -0.25
+TOKEN = "a token of enough letters"
+
+
+def commands(count: int) -> list[np.ndarray]:
+    return [np.array([0.8 * np.sin(k + 1.0)]) for k in range(count)]
+
+
+def test_wrong_version_is_refused(serve: Serve, knock: Knock) -> None:
+    served = serve()
+    peer = knock(served.address)
+    peer.send(msgpack.packb({"type": "hello", "version": 99, "who": "the future"}))
+    refused = peer.next()
+    assert isinstance(refused, Refused) and refused.code == "version"
+    assert "speaks version 1 of the protocol, the learner 99" in refused.reason
+    peer.send(Begin(1, 0, 5))
+    assert peer.next().code == "stranger"
+    assert served.machine.places == []
+
+
+def test_client_says_why_it_is_refused(
+    serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = serve(token=TOKEN)
+    for wrong in ("", TOKEN[:-1], TOKEN + "x"):
+        with pytest.raises(InputError, match="refuses: The token is not the robot's"):
+            connect(served.address, wrong)
+    monkeypatch.setattr("driftrl.robot.client.VERSION", 2)
+    with pytest.raises(InputError, match="refuses: This robot speaks version 1"):
+        connect(served.address, TOKEN)
+    monkeypatch.undo()
+    assert served.machine.places == [] and served.journal.counts["refused"] == 4
+    connect(served.address, TOKEN).reset(seed=1)
+    assert len(served.machine.places) == 1
+
+
+def test_one_learner_at_a_time(serve: Serve, connect: Connect, knock: Knock) -> None:
+    served = serve()
+    env, second = connect(served.address), knock(served.address)
+    for running in (False, True):
+        if running:
+            env.reset(seed=1)
+        second.send(Hello(VERSION, ""))
+        assert second.next().code == "taken"
+        second.send(Begin(1, 0, 5))
+        second.send(Action(1, 0, (0.9,)))
+        assert [second.next().code for _ in range(2)] == ["stranger", "stranger"]
+    for action in commands(6):
+        env.step(action)
+    assert 0.9 not in served.machine.actions and served.stops() == []
+    env.close()
+    # Now it is free; that the first one is gone takes a moment to arrive.
+    connect(served.address).reset(seed=2)
+    assert len(served.machine.places) == 2
+
+
+def test_an_oversized_frame_is_dropped_unread(serve: Serve, connect: Connect) -> None:
+    served = serve()
+    env = connect(served.address)
+    env.reset(seed=1)
+    counts = served.journal.counts
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.connect(served.address)
+        socket.send_multipart([encode(Hello(VERSION, "")), b"and more"])
+        served.wait(lambda: counts["malformed frames"] == 1)
+        socket.send(b"\x00" * (MOST_BYTES + 1))
+        # The wire drops the connection, and what was on it; the next one works.
+        while not counts["refused"]:
+            socket.send(encode(Hello(VERSION, "")))
+            time.sleep(0.05)
+    assert counts["malformed frames"] == 1
+    for action in commands(6):
+        env.step(action)
+    served.wait(lambda: served.journal.counts["finished"] == 1)
+
+
+def nonsense(source: random.Random) -> bytes:
+    whole = encode(Action(1, source.randrange(6), (0.9,)))
+    at = source.randrange(len(whole))
+    match source.randrange(3):
+        case 0:
+            return source.randbytes(source.randrange(1, 100))
+        case 1:
+            return whole[:at]
+        case _:
+            return whole[:at] + source.randbytes(2) + whole[at + 2 :]
+
+
+def test_nonsense_from_a_stranger_disturbs_nobody(
+    serve: Serve, connect: Connect, knock: Knock
+) -> None:
+    served, source = serve(), random.Random(1)
+    env, stranger = connect(served.address), knock(served.address)
+    env.reset(seed=1)
+    for action in commands(6):
+        for _ in range(50):
+            stranger.send(nonsense(source))
+        env.step(action)
+    counts = served.journal.counts
+    served.wait(lambda: counts["malformed frames"] + counts["refused"] == 300)
+    assert counts["finished"] == 1 and served.stops() == []
+    rest = [a for a in served.machine.actions if a != STOP]
+    assert rest == [float(a[0]) for a in commands(6)]
+
+
+def test_nonsense_from_a_learner_is_never_an_action(serve: Serve, knock: Knock) -> None:
+    served, source = serve(), random.Random(2)
+    peer = knock(served.address)
+    peer.begin()
+    sent = 0
+    while sent < 300:
+        frame = nonsense(source)
+        try:
+            decode(frame)
+        except Exception:
+            peer.send(frame)
+            sent += 1
+    counts = served.journal.counts
+    served.wait(lambda: counts["malformed frames"] == 300)
+    assert set(served.machine.actions) == {STOP}
+    assert counts["malformed"] == 1 and served.drive.safe
+
+
+def test_an_address_in_use(serve: Serve) -> None:
+    served = serve()
+    with pytest.raises(InputError, match="Cannot listen at"):
+        type(served.robot)(served.drive, served.address)
+
+
+def test_ending_stops_the_machine_first(serve: Serve, connect: Connect) -> None:
+    served = serve()
+    env = connect(served.address)
+    env.reset(seed=1)
+    env.step(np.array([0.5]))
+    served.robot.end()
+    stop = served.stopped()
+    assert stop.code == "shutdown"
+    with pytest.raises(EpisodeAborted, match="The robot's program ends"):
+        env.step(np.array([0.5]))
+    served.wait(lambda: served.machine.closed)
+    assert served.machine.actions == [0.5, STOP]

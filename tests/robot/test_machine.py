@@ -1,0 +1,91 @@
+"""Gymnasium environments as machines, and the thread that calls them."""
+
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from driftrl.envs.drifting import make_env
+from driftrl.errors import InputError
+from driftrl.robot.machine import GymnasiumMachine, MachineThread, Place, Sample
+
+
+def test_a_task_is_a_machine() -> None:
+    env = make_env("pendulum")
+    machine = GymnasiumMachine(
+        make_env("pendulum"), name="pendulum", steps=40, theta_known=True
+    )
+    assert (machine.observation_size, machine.action_size) == (3, 1)
+    obs, info = env.reset(seed=4, options={"episode": 12, "decisions": 7})
+    sample = machine.reset(Place(12, 7, 4))
+    assert np.array_equal(sample.obs, obs) and sample.theta == info["theta"]
+    obs, reward, *_, info = env.step(np.array([0.3]))
+    sample = machine.step(np.array([0.3]))
+    assert np.array_equal(sample.obs, obs)
+    assert (sample.reward, sample.theta) == (reward, info["theta"])
+    machine.halt()
+    machine.close()
+
+
+def test_theta_is_told_only_where_it_is_known() -> None:
+    machine = GymnasiumMachine(make_env("pendulum"), name="mine", steps=40)
+    assert machine.reset(Place(1, 0, None)).theta is None
+
+
+def test_the_switch_is_thrown() -> None:
+    thrown: list[bool] = []
+    machine = GymnasiumMachine(
+        make_env("pendulum"), name="mine", steps=40, halt=lambda: thrown.append(True)
+    )
+    machine.halt()
+    assert thrown == [True]
+
+
+class Odd(gymnasium.Env[Any, Any]):
+    def __init__(self, observed: gymnasium.Space, chosen: gymnasium.Space) -> None:
+        self.observation_space, self.action_space = observed, chosen
+
+
+VECTOR = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+
+@pytest.mark.parametrize(
+    ("observed", "chosen", "sentence"),
+    [
+        (gymnasium.spaces.Discrete(3), VECTOR, "needs vectors"),
+        (VECTOR, gymnasium.spaces.Discrete(3), "needs vectors"),
+        (gymnasium.spaces.Box(-1.0, 1.0, (2, 2)), VECTOR, "needs vectors"),
+        (VECTOR, gymnasium.spaces.Box(-2.0, 2.0, (2,)), "acts on .*RescaleAction"),
+    ],
+)
+def test_other_environments_are_refused(
+    observed: gymnasium.Space, chosen: gymnasium.Space, sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        GymnasiumMachine(Odd(observed, chosen), name="odd", steps=5)
+
+
+def test_thread_says_when_it_is_busy() -> None:
+    thread, gate = MachineThread("test"), threading.Event()
+    sample = Sample(np.zeros(1))
+
+    def hang() -> Sample:
+        gate.wait(10)
+        return sample
+
+    assert not thread.busy
+    first = thread.call(hang)
+    assert thread.busy
+    gate.set()
+    assert first.result(timeout=10) is sample
+    assert not thread.busy
+
+    def fail() -> Sample:
+        raise ValueError("broken")
+
+    second = thread.call(fail)
+    assert isinstance(second.exception(timeout=10), ValueError)
+    assert thread.call(hang).result(timeout=10) is sample
+    thread.close()

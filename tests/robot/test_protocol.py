@@ -1,0 +1,259 @@
+"""Messages and their bytes: everything that is said, and nothing else."""
+
+import contextlib
+import math
+import random
+from dataclasses import fields
+from typing import Any, get_args
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftrl.robot.protocol import (
+    MOST_BYTES,
+    MOST_LETTERS,
+    MOST_NUMBERS,
+    VERSION,
+    Abort,
+    Action,
+    Alive,
+    Begin,
+    Code,
+    Hello,
+    Malformed,
+    Message,
+    Observation,
+    Preparing,
+    Refusal,
+    Refused,
+    Stopped,
+    Welcome,
+    decode,
+    encode,
+)
+
+
+def packed(value: Any) -> bytes:
+    data = msgpack.packb(value)
+    assert isinstance(data, bytes)
+    return data
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+VECTORS = st.lists(NUMBERS, max_size=20).map(tuple)
+TEXTS = st.text(max_size=MOST_LETTERS)
+EPISODES = st.integers(1, 2**63 - 1)
+STEPS = st.integers(0, 2**63 - 1)
+SIZES = st.integers(1, MOST_NUMBERS)
+POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+# Built in the test: the checks of types draw at random, which strategies may not.
+FIELDS = st.one_of(
+    st.tuples(st.just(Hello), st.just(VERSION), TEXTS),
+    st.tuples(
+        st.just(Welcome),
+        *(STEPS, TEXTS, SIZES, SIZES, POSITIVE, POSITIVE, EPISODES),
+        *(st.booleans(), st.booleans()),
+    ),
+    st.tuples(st.just(Refused), STEPS, st.sampled_from(get_args(Refusal)), TEXTS),
+    st.tuples(st.just(Begin), EPISODES, STEPS, st.none() | STEPS),
+    st.tuples(st.just(Preparing), EPISODES),
+    st.tuples(
+        st.just(Observation),
+        *(EPISODES, STEPS, VECTORS, NUMBERS, st.booleans(), st.booleans()),
+        *(st.none() | NUMBERS, VECTORS),
+    ),
+    st.tuples(st.just(Action), EPISODES, STEPS, VECTORS),
+    st.tuples(st.just(Abort), EPISODES),
+    st.tuples(
+        st.just(Stopped), EPISODES, STEPS, st.sampled_from(get_args(Code)), TEXTS
+    ),
+    st.tuples(st.just(Alive)),
+)
+EXAMPLES: list[Message] = [
+    Hello(VERSION, "a secret of some length"),
+    Welcome(VERSION, "car", 13, 2, 1 / 30, 1 / 60, 200, True, True),
+    Refused(VERSION, "taken", "This robot has a learner."),
+    Begin(3, 400, 12345),
+    Preparing(3),
+    Observation(3, 7, (0.5, -1.25), 0.035, False, True, None, (1.0, -1.0)),
+    Action(3, 7, (0.25, -0.75)),
+    Abort(3),
+    Stopped(3, 7, "deadline", "No action came."),
+    Alive(),
+]
+
+
+@given(FIELDS)
+def test_a_message_comes_back_as_it_was(made_of: tuple[Any, ...]) -> None:
+    kind, *values = made_of
+    message = kind(*values)
+    assert decode(encode(message)) == message
+
+
+def test_every_message_has_an_example() -> None:
+    assert {type(message) for message in EXAMPLES} == set(get_args(Message))
+
+
+def test_bytes_are_a_map_of_the_fields() -> None:
+    assert msgpack.unpackb(encode(Action(3, 7, (0.25, -0.75)))) == {
+        "type": "action",
+        "episode": 3,
+        "step": 7,
+        "values": [0.25, -0.75],
+    }
+
+
+def test_whole_numbers_will_do_for_real_ones() -> None:
+    data = packed({"type": "action", "episode": 1, "step": 0, "values": [1, 0]})
+    message = decode(data)
+    assert isinstance(message, Action) and message == Action(1, 0, (1.0, 0.0))
+    assert all(type(value) is float for value in message.values)
+
+
+def test_the_largest_observation_fits() -> None:
+    most = (0.1,) * MOST_NUMBERS
+    message = Observation(1, 1, most, 0.0, False, False, 1.0, most)
+    assert decode(encode(message)) == message
+    assert len(encode(message)) < MOST_BYTES
+
+
+ACTION: dict[str, Any] = {"type": "action", "episode": 1, "step": 0, "values": [0.0]}
+NOT_MESSAGES = [
+    (b"", "no message"),
+    (b"\xc1", "no message"),
+    (b"\x93\x01", "no message"),
+    (packed(ACTION) + b"\x00", "no message"),
+    (packed([1, 2]), "must be a map"),
+    (packed({}), "unknown type"),
+    (packed({"type": "explode"}), "unknown type: 'explode'"),
+    (packed({"type": ["action"]}), "unknown type"),
+    (packed({1: 2}), "no message"),
+    (packed(ACTION | {"values": [math.nan]}), "'values'.*finite number"),
+    (packed(ACTION | {"values": [math.inf]}), "'values'.*finite number"),
+    (packed(ACTION | {"values": [True]}), "'values'.*finite number"),
+    (packed(ACTION | {"values": ["1"]}), "'values'.*finite number"),
+    (packed(ACTION | {"values": 1.0}), "'values'.*list of at most"),
+    (packed(ACTION | {"values": b"0000"}), "no message"),
+    (packed(ACTION | {"values": [0.0] * 5000}), "no message"),
+    (packed(ACTION | {"episode": 0}), "'episode'.*from 1 to"),
+    (packed(ACTION | {"episode": 1.0}), "'episode'.*whole number"),
+    (packed(ACTION | {"episode": True}), "'episode'.*whole number"),
+    (packed(ACTION | {"episode": 2**64 - 1}), "'episode'.*whole number"),
+    (packed(ACTION | {"step": -1}), "'step'.*whole number from 0"),
+    (packed(ACTION | {"step": None}), "'step'.*whole number"),
+    (packed(ACTION | {"more": 1}), "has the fields episode, step, values"),
+    (packed({"type": "action"}), "has the fields episode, step, values"),
+    (packed({"type": "hello", "token": ""}), "whole number"),
+    (
+        packed({"type": "hello", "version": VERSION, "token": "a" * 501}),
+        "'token'.*at most 500 letters",
+    ),
+    (
+        packed({"type": "refused", "version": 1, "code": "no", "reason": ""}),
+        "'code'.*one of version",
+    ),
+    (packed(msgpack.ExtType(5, b"x")), "no message"),
+    (packed(ACTION | {"values": [msgpack.Timestamp(1)]}), "finite number"),
+    (b"\x82\xa4type\xa5alive\xa4type\xa5alive", "given twice"),
+    (b"\x91" * 5000 + b"\xc0", "no message"),
+    (b"\xdd\xff\xff\xff\xff", "no message"),
+    (packed("a" * MOST_BYTES), f"bytes; {MOST_BYTES} are allowed"),
+]
+
+
+@pytest.mark.parametrize(("data", "sentence"), NOT_MESSAGES)
+def test_anything_else_is_refused(data: bytes, sentence: str) -> None:
+    with pytest.raises(Malformed, match=sentence):
+        decode(data)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_not_sent(value: float) -> None:
+    with pytest.raises(Malformed, match="'reward'.*finite number"):
+        encode(Observation(1, 1, (0.0,), value, False, False, None, ()))
+    with pytest.raises(Malformed, match="'values'.*finite number"):
+        encode(Action(1, 1, (value,)))
+
+
+@pytest.mark.parametrize("others", [{}, {"name": "x"}, {"token": 5}])
+def test_hello_of_another_version_is_understood(others: dict[str, Any]) -> None:
+    data = packed({"type": "hello", "version": VERSION + 1, **others})
+    assert decode(data) == Hello(VERSION + 1, "")
+
+
+def random_object(source: random.Random, depth: int = 0) -> Any:
+    kinds = 9 if depth < 3 else 7
+    kind = source.randrange(kinds)
+    if kind == 7:
+        return [random_object(source, depth + 1) for _ in range(source.randrange(5))]
+    if kind == 8:
+        names = ["type", "episode", "step", "values", "version", "token", "x", ""]
+        return {
+            source.choice(names): random_object(source, depth + 1)
+            for _ in range(source.randrange(6))
+        }
+    return [
+        None,
+        source.random() < 0.5,
+        source.randrange(-(2**63), 2**64),
+        source.choice([math.nan, math.inf, 0.0, -1.5, 1e308]),
+        source.choice(["action", "hello", "begin", "", "é" * 300]),
+        source.randbytes(source.randrange(20)),
+        msgpack.ExtType(source.randrange(128), source.randbytes(3)),
+    ][kind]
+
+
+def mutated(source: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(source.randrange(1, 4)):
+        at = source.randrange(len(changed)) if changed else 0
+        match source.randrange(4):
+            case 0 if changed:
+                changed[at] = source.randrange(256)
+            case 1 if changed:
+                del changed[at:]
+            case 2 if changed:
+                del changed[at]
+            case _:
+                changed[at:at] = source.randbytes(source.randrange(1, 5))
+    return bytes(changed)
+
+
+def nonsense(source: random.Random) -> bytes:
+    """Return bytes that are, most likely, no message, and often nearly one."""
+    match source.randrange(4):
+        case 0:
+            return source.randbytes(source.randrange(200))
+        case 1:
+            return packed(random_object(source))
+        case _:
+            return mutated(source, encode(source.choice(EXAMPLES)))
+
+
+def test_ten_thousand_messages_of_nonsense() -> None:
+    source = random.Random(0)
+    understood = 0
+    for _ in range(10_000):
+        data = nonsense(source)
+        try:
+            message = decode(data)
+        except Malformed as malformed:
+            assert 10 < len(str(malformed)) < 600
+            continue
+        understood += 1
+        assert decode(encode(message)) == message
+        for field in fields(message):
+            value = getattr(message, field.name)
+            numbers = value if isinstance(value, tuple) else (value,)
+            assert all(math.isfinite(n) for n in numbers if isinstance(n, float))
+    # Some changed bytes are within a text or a number, and do no harm.
+    assert 0 < understood < 3000
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
+    with contextlib.suppress(Malformed):
+        decode(data)

@@ -1,0 +1,120 @@
+"""What a robot lets through, and what it does not."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.errors import InputError
+from driftrl.robot.safety import (
+    Bound,
+    Limits,
+    clipped,
+    judge,
+    limited,
+    sensor_ranges,
+)
+
+ENTRIES = st.floats(-1, 1)
+LIMITS = Limits(
+    stop=(0.0,),
+    observation_size=2,
+    bounds=(Bound(0, -1.4, 2.8),),
+    sensors=((-100.0, 100.0), (-8.0, 8.0)),
+    frozen=3,
+)
+
+
+def array(*values: float) -> np.ndarray:
+    return np.array(values, np.float64)
+
+
+def test_actions_are_clipped() -> None:
+    assert clipped(array(-3.0, 0.25, 1.5)).tolist() == [-1.0, 0.25, 1.0]
+
+
+def test_changes_are_limited() -> None:
+    found = limited(array(1.0, -1.0, 0.3), array(0.0, 0.0, 0.25), 0.1)
+    assert found.tolist() == [0.1, -0.1, 0.3]
+
+
+@given(st.tuples(ENTRIES, ENTRIES), st.tuples(ENTRIES, ENTRIES), st.floats(0.01, 2))
+def test_a_limited_action_is_the_nearest_allowed(
+    values: tuple[float, float], before: tuple[float, float], rate: float
+) -> None:
+    found = limited(array(*values), array(*before), rate)
+    assert (np.abs(found - before) <= rate + 1e-15).all()
+    assert (np.abs(found) <= 1).all()
+    change = np.abs(array(*values) - before)
+    near, far = change <= rate - 1e-12, change >= rate + 1e-12
+    assert np.array_equal(found[near], array(*values)[near])
+    # Outside it goes as far as it may, in the right direction.
+    assert np.allclose(
+        (found - before)[far], (np.sign(values - array(*before)) * rate)[far]
+    )
+
+
+def test_without_a_rate_limit_actions_are_untouched() -> None:
+    for before in (-1.0, 1.0):
+        assert limited(array(-before), array(before), 2.0).tolist() == [-before]
+
+
+@pytest.mark.parametrize(
+    ("obs", "reward", "repeats", "code", "sentence"),
+    [
+        ((0.0, math.nan), 0.0, 1, "observation", "Entry 1 .* is nan"),
+        ((math.inf, 0.0), 0.0, 1, "observation", "Entry 0 .* is inf"),
+        ((0.0,), 0.0, 1, "observation", r"shape \(1,\); it has 2 numbers"),
+        ((0.0, 0.0), math.nan, 1, "observation", "reward is nan"),
+        ((0.0, 0.0), 0.0, 3, "stale", "3 observations in a row"),
+        ((0.0, 8.5), 0.0, 1, "range", "Entry 1 .* is 8.5; .* from -8 to 8"),
+        ((-1.5, 0.0), 0.0, 1, "bounds", "Entry 0 .* -1.5; .* within -1.4 and 2.8"),
+        ((2.81, 0.0), 0.0, 2, "bounds", "Entry 0"),
+    ],
+)
+def test_wrong_observations_are_named(
+    obs: tuple[float, ...], reward: float, repeats: int, code: str, sentence: str
+) -> None:
+    fault = judge(array(*obs), reward, repeats, LIMITS)
+    assert fault is not None and fault.code == code
+    with pytest.raises(AssertionError, match=sentence):
+        raise AssertionError(fault.reason)
+
+
+def test_right_observations_pass() -> None:
+    assert judge(array(2.8, -8.0), 1.0, 2, LIMITS) is None
+    assert judge(array(1e9, 0.0), 0.0, 99, Limits((0.0,), 2)) is None
+
+
+def test_sensors_get_a_tenth_of_their_range() -> None:
+    found = sensor_ranges(array(-1.0, 0.0, -math.inf), array(1.0, 5.0, math.inf))
+    assert found == ((-1.2, 1.2), (-0.5, 5.5), (-math.inf, math.inf))
+    assert sensor_ranges(array(0.0), array(math.inf)) == ((0.0, math.inf),)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"stop": ()}, "stop action"),
+        ({"stop": (1.5,)}, "stop action must be numbers in"),
+        ({"stop": (math.nan,)}, "stop action"),
+        ({"rate": 0.0}, "rate limit must lie in"),
+        ({"rate": math.nan}, "rate limit"),
+        ({"frozen": 1}, "frozen must be 0 or at least 2"),
+        ({"bounds": (Bound(2, 0.0, 1.0),)}, "entry 2 .* entries 0 to 1"),
+    ],
+)
+def test_limits_make_sense(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Limits(**{"stop": (0.0,), "observation_size": 2, **settings})
+
+
+@pytest.mark.parametrize("ends", [(1.0, 1.0), (2.0, 1.0), (math.nan, 1.0)])
+def test_bounds_have_room(ends: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="leave room"):
+        Bound(0, *ends)
+    with pytest.raises(InputError, match="index of a bound"):
+        Bound(-1, 0.0, 1.0)

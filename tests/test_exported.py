@@ -1,0 +1,263 @@
+"""The policy that goes to a robot: one file, NumPy alone, nothing taken on trust."""
+
+import ast
+import importlib.util
+import io
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import driftrl.exported
+from driftrl.exported import Policy, PolicyError, load_policy, to_bytes
+
+SOURCE = Path(str(driftrl.exported.__file__))
+RNG = np.random.default_rng(0)
+
+
+def policy(*sizes: int, bounds: tuple[Any, Any] = (None, None)) -> Policy:
+    pairs = list(pairwise(sizes))
+    weights = tuple(RNG.normal(size=pair).astype(np.float32) for pair in pairs)
+    biases = tuple(RNG.normal(size=pair[1]).astype(np.float32) for pair in pairs)
+    return Policy("wheel", 7, weights, biases, *bounds, repeat=3)
+
+
+BOUNDED = policy(3, 4, 2, bounds=(np.array([-2.0, 0.0]), np.array([2.0, 10.0])))
+
+
+def stored(path: Path, one: Policy = BOUNDED) -> Path:
+    path.write_bytes(to_bytes(one))
+    return path
+
+
+def with_arrays(path: Path, **changes: Any) -> Path:
+    """Write the bounded policy with arrays replaced, or left out where None."""
+    with np.load(io.BytesIO(to_bytes(BOUNDED)), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files} | changes
+    kept = {name: array for name, array in arrays.items() if array is not None}
+    np.savez(path, **kept)
+    return path
+
+
+# ---- what it computes ----------------------------------------------------------------
+
+
+def test_by_hand() -> None:
+    one = Policy(
+        task="t",
+        episode=1,
+        weights=(np.array([[1.0, -1.0], [0.5, 0.0]]), np.array([[2.0], [3.0]])),
+        biases=(np.array([0.0, 0.25]), np.array([-1.0])),
+        low=np.array([10.0]),
+        high=np.array([30.0]),
+    )
+    # Hidden: 0.5 + 0.5·1 = 1, and −0.5 + 0.25 < 0; out: tanh(2·1 − 1).
+    assert one.sizes == (2, 2, 1)
+    assert one([0.5, 1.0]) == pytest.approx(np.tanh([1.0]), abs=1e-15)
+    assert one.command([0.5, 1.0]) == pytest.approx(20 + 10 * np.tanh([1.0]))
+
+
+def test_a_file_gives_back_the_very_policy(tmp_path: Path) -> None:
+    again = load_policy(stored(tmp_path / "p.npz"))
+    assert (again.task, again.episode, again.sizes) == ("wheel", 7, (3, 4, 2))
+    assert again.repeat == 3
+    assert again.low is not None and again.high is not None
+    assert (again.low.tolist(), again.high.tolist()) == ([-2, 0], [2, 10])
+    for old, new in zip(BOUNDED.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(old, new)
+    for obs in RNG.normal(size=(50, 3)):
+        np.testing.assert_allclose(again(obs), BOUNDED(obs), rtol=0, atol=1e-15)
+    assert to_bytes(again) == to_bytes(load_policy(stored(tmp_path / "q.npz", again)))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e6, 1e38, 1e300])
+def test_commands_keep_to_the_bounds_however_large_the_observation(
+    scale: float,
+) -> None:
+    for obs in scale * RNG.normal(size=(50, 3)):
+        assert (np.abs(BOUNDED(obs)) <= 1).all()
+        command = BOUNDED.command(obs)
+        assert ((BOUNDED.low <= command) & (command <= BOUNDED.high)).all()
+
+
+def test_the_ends_of_the_actions_are_the_ends_of_the_machine() -> None:
+    push = Policy(
+        task="t",
+        episode=1,
+        weights=(np.array([[1e3]]),),
+        biases=(np.zeros(1),),
+        low=np.array([-0.3]),
+        high=np.array([0.1]),
+    )
+    commands = [push.command([x]).item() for x in (-1.0, 0.0, 1.0)]
+    assert commands == [-0.3, pytest.approx(-0.1), 0.1]
+
+
+# ---- what it refuses -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("obs", "sentence"),
+    [
+        ([0.0, np.nan, 0.0], r"Number 1 of the observation \(from 0\) is nan"),
+        ([0.0, 0.0, -np.inf], r"Number 2 of the observation \(from 0\) is -inf"),
+        ([0.0, 0.0], r"has shape \(3,\), received \(2,\)"),
+        ([[0.0, 0.0, 0.0]], r"has shape \(3,\), received \(1, 3\)"),
+    ],
+)
+def test_observations_that_it_refuses(obs: Any, sentence: str) -> None:
+    for act in (BOUNDED, BOUNDED.command):
+        with pytest.raises(PolicyError, match=sentence):
+            act(obs)
+
+
+def test_a_policy_without_bounds_commands_nothing() -> None:
+    with pytest.raises(PolicyError, match="does not know the bounds of its machine"):
+        policy(3, 2).command(np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"version": 2}, "has format 2, and this reader knows format 1"),
+        ({"version": None}, "is no policy of driftrl, or it is damaged .*version"),
+        ({"task": None}, "is damaged: it has no 'task'"),
+        ({"bias_1": None}, "is damaged: it has no 'bias_1'"),
+        ({"activation": "tanh"}, "its activation is tanh, not relu"),
+        ({"sizes": [3, 5, 2]}, r"sizes \(3, 4, 2\), announced are \(3, 5, 2\)"),
+        ({"sizes": [3]}, "weights must be matrices, at least one"),
+        ({"weight_1": np.zeros((5, 2))}, "do not follow one another"),
+        ({"weight_1": np.zeros(8)}, "weights must be matrices"),
+        ({"bias_0": np.zeros(3)}, "do not fit weights"),
+        ({"bias_0": np.full(4, np.nan)}, "some of its numbers are not finite"),
+        ({"weight_0": np.full((3, 4), "x")}, "is damaged: could not convert"),
+        ({"low": None}, r"low and high must have shape \(2,\) both"),
+        ({"high": np.zeros(3)}, r"low and high must have shape \(2,\) both"),
+        ({"low": np.array([0.0, 11.0])}, "low is above high"),
+        ({"repeat": 0}, "repeat must be at least 1, received 0"),
+        ({"version": np.array([{}], object)}, "no policy of driftrl"),
+    ],
+)
+def test_files_that_are_refused_with_a_sentence(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    path = with_arrays(tmp_path / "p.npz", **changes)
+    with pytest.raises(PolicyError, match=sentence) as refused:
+        load_policy(path)
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04", b"\x93NUMPY"])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "p.npz").write_bytes(content)
+    with pytest.raises(PolicyError, match=r"p.npz is no policy .* export it again"):
+        load_policy(tmp_path / "p.npz")
+
+
+def test_a_missing_file_is_the_systems_own_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_policy(tmp_path / "p.npz")
+
+
+def test_no_truncation_goes_unnoticed(tmp_path: Path) -> None:
+    whole, path = to_bytes(BOUNDED), tmp_path / "p.npz"
+    for length in range(0, len(whole), 13):
+        path.write_bytes(whole[:length])
+        with pytest.raises(PolicyError):
+            load_policy(path)
+
+
+def test_a_flipped_bit_is_noticed_or_does_not_matter(tmp_path: Path) -> None:
+    whole, path, noticed = to_bytes(BOUNDED), tmp_path / "p.npz", 0
+    obs = np.array([0.3, -0.2, 0.9])
+    for place in range(0, len(whole), 7):
+        torn = bytearray(whole)
+        torn[place] ^= 1 << (place % 8)
+        path.write_bytes(torn)
+        try:
+            read = load_policy(path)
+        except PolicyError:
+            noticed += 1
+        else:
+            # Such as the date of an entry, which nobody reads.
+            np.testing.assert_array_equal(read.command(obs), BOUNDED.command(obs))
+    assert noticed > len(whole) / 7 / 2
+
+
+def test_an_array_that_is_read_in_part_is_noticed(tmp_path: Path) -> None:
+    """As half as wide numbers the weights would be read, wrongly, and end too soon."""
+    torn = to_bytes(BOUNDED).replace(b"'<f4'", b"'<f2'", 1)
+    (tmp_path / "p.npz").write_bytes(torn)
+    with pytest.raises(PolicyError, match="the sum of weight_0.npy does not match"):
+        load_policy(tmp_path / "p.npz")
+
+
+# ---- one file, NumPy alone -----------------------------------------------------------
+
+
+def test_it_imports_numpy_and_the_standard_library_alone() -> None:
+    tree = ast.parse(SOURCE.read_text())
+    wanted = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else ["." * node.level + (node.module or "")]
+        )
+    }
+    assert wanted - sys.stdlib_module_names == {"numpy"}
+
+
+def test_evaluation_is_at_most_forty_lines() -> None:
+    tree = ast.parse(SOURCE.read_text())
+    (call,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__call__"
+    )
+    assert (call.end_lineno or 0) - call.lineno + 1 <= 40
+
+
+def test_a_copy_of_the_file_works_where_nothing_else_is(tmp_path: Path) -> None:
+    shutil.copy(SOURCE, tmp_path)
+    stored(tmp_path / "policy.npz")
+    program = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from exported import load_policy\n"
+        "print(*load_policy('policy.npz').command([0.3, -0.2, 0.9]).tolist())\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    # Isolated: neither PYTHONPATH nor the user's directories are looked at.
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    numbers, modules = done.stdout.splitlines()
+    expected = BOUNDED.command([0.3, -0.2, 0.9])
+    np.testing.assert_allclose(
+        [float(text) for text in numbers.split()], expected, rtol=0, atol=1e-14
+    )
+    # Installers may hook modules of their own into every start of Python.
+    assert not {"driftrl", "jax", "gymnasium", "equinox"} & set(modules.split())
+
+
+def test_it_refuses_by_itself_when_types_are_not_checked(
+    unchecked: Callable[[ModuleType], Any],
+) -> None:
+    alone = unchecked(driftrl.exported)
+    with pytest.raises(alone.PolicyError, match="weights must be matrices"):
+        alone.Policy("t", 1, (), ())
+    assert importlib.util.find_spec("driftrl.exported") is not None

@@ -1,0 +1,106 @@
+"""``train``: any Gymnasium environment, in one call, which may be called again."""
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import driftrl
+from driftrl.errors import InputError
+from driftrl.imagination.policy_rollout import Known
+from driftrl.memory.forgetting import Since
+from driftrl.training.train import train
+from driftrl.types import EpisodeRecord
+
+TINY: dict[str, Any] = {
+    "agent": {
+        "model": {"members": 2, "hidden": [8]},
+        "sac": {"hidden": [8, 8], "batch": 8},
+        "learning": {"model_updates": 1, "policy_updates": 2, "least_transitions": 8},
+    },
+}
+
+
+def tanks() -> gymnasium.Env[np.ndarray, np.ndarray]:
+    """Return the two tanks of the example, whose valve clogs."""
+    path = Path(__file__).parents[2] / "examples" / "my_machine.py"
+    spec = importlib.util.spec_from_file_location("my_machine", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Tanks()
+
+
+def timeless(records: tuple[EpisodeRecord, ...]) -> list[EpisodeRecord]:
+    return [replace(row, wall_s=0.0, theta=0.0) for row in records]
+
+
+def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    whole = train(tanks(), episodes=5, out=tmp_path / "whole", settings=TINY)
+
+    def stop(record: EpisodeRecord) -> None:
+        if record.episode == 3:
+            raise KeyboardInterrupt
+
+    for on_episode in (stop, lambda record: None):
+        try:
+            again = train(
+                tanks(),
+                episodes=5,
+                out=tmp_path / "cut",
+                settings=TINY,
+                on_episode=on_episode,
+            )
+        except KeyboardInterrupt:
+            continue
+    assert timeless(again.records) == timeless(whole.records)
+    assert len(whole.records) == 5 and whole.records[0].steps == 40
+    obs = np.array([0.2, 0.4, 0.5])
+    volts = whole.act(obs)
+    assert volts.shape == (1,) and 0.0 <= volts[0] <= 10.0
+    np.testing.assert_array_equal(again.act(obs), volts)
+
+
+def test_rules_become_methods(tmp_path: Path) -> None:
+    rules = {
+        "sombrl": driftrl.KeepAll(),
+        "r-ombrl": driftrl.Reset(3),
+        "sw-ombrl": driftrl.Window(3),
+    }
+    for method, rule in rules.items():
+        done = train(
+            tanks(), forgetting=rule, episodes=1, out=tmp_path / method, settings=TINY
+        )
+        text = (done.directory / "config.toml").read_text()
+        assert f'method = "{method}"' in text and f'kind = "{rule.kind}"' in text
+    with pytest.raises(InputError, match="KeepAll, Reset or Window"):
+        train(tanks(), forgetting=Since(1), out=tmp_path / "since")
+
+
+def test_what_is_known_need_not_be_learned(tmp_path: Path) -> None:
+    known = Known(reward=lambda obs, action, next_obs: -abs(next_obs[1] - obs[2]))
+    train(tanks(), episodes=2, out=tmp_path, settings=TINY, known=known)
+    assert 'reward = "known"' in (tmp_path / "config.toml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_forgetting_keeps_up_with_a_clogging_valve(tmp_path: Path) -> None:
+    """With default settings, on a system that no setting was chosen for."""
+    late: dict[str, list[float]] = {}
+    for seed in (0, 1, 2):
+        for rule in (driftrl.KeepAll(), driftrl.Reset(10), driftrl.Window(10)):
+            out = tmp_path / f"{rule.kind}-{seed}"
+            settings = {"seed": seed}
+            done = train(
+                tanks(), forgetting=rule, episodes=60, out=out, settings=settings
+            )
+            returns = [row.return_executed for row in done.records[-15:]]
+            late.setdefault(rule.kind, []).append(float(np.mean(returns)))
+    for kind in ("reset", "window"):
+        better = np.array(late[kind]) - np.array(late["keep_all"])
+        assert (better > 1.0).all(), late
