@@ -133,6 +133,12 @@ def test_soft_resets_keep_the_clock_of_the_rule_or_their_own(
     assert agent(config).policy(found).notes["soft_reset"] == due
 
 
+def test_a_reset_that_changes_nothing_is_none() -> None:
+    config = replace(CONFIG, soft_reset=SoftResetConfig(0.0, 0.0))
+    found = learned(rows=2, config=config, episode=5, turned_over=True)
+    assert not bool(found.softly_reset)
+
+
 # ---- learning at every step ----------------------------------------------------------
 
 

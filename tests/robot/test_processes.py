@@ -102,7 +102,8 @@ def test_the_robot_is_killed_and_started_again(
     os.kill(robot.pid, signal.SIGKILL)
     assert robot.wait() == -signal.SIGKILL
     start(*arguments)
-    with pytest.raises(EpisodeAborted, match="Nothing was heard"):
+    # Whether it is back before the learner has given it up is a matter of luck.
+    with pytest.raises(EpisodeAborted, match="Nothing was heard|Say hello first"):
         for _ in range(3):
             env.step(ACTION)
     drive(env, steps=8)

@@ -81,6 +81,7 @@ def test_rules_become_methods(tmp_path: Path) -> None:
         train(tanks(), forgetting=Since(1), out=tmp_path / "since")
 
 
+@pytest.mark.slow
 def test_what_is_known_need_not_be_learned(tmp_path: Path) -> None:
     known = Known(reward=lambda obs, action, next_obs: -abs(next_obs[1] - obs[2]))
     train(tanks(), episodes=2, out=tmp_path, settings=TINY, known=known)
