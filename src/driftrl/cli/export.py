@@ -22,8 +22,8 @@ class Arguments:
     to: Path
     """The file to write: .npz for NumPy, or .onnx (needs the extra 'onnx')."""
     low: tuple[float, ...] = ()
-    """What actions of −1 command, in the machine's own units (default: what the
-    environment that MODULE:FACTORY makes says)."""
+    """What actions of −1 command, in the machine's own units (default: what the run
+    has recorded of its machine)."""
     high: tuple[float, ...] = ()
     """What actions of 1 command."""
     json: bool = False

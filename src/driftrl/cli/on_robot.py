@@ -1,11 +1,12 @@
 """``driftrl run --robot``: the run's machine is on the other side of a wire."""
 
 import gc
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftrl.config import EvaluationConfig
+from driftrl.config import EvaluationConfig, RunConfig
 from driftrl.config_gp import GPAgentConfig
 from driftrl.envs.own import own_task
 from driftrl.envs.task import Task
@@ -53,6 +54,18 @@ def task_of_robot(robot: "Welcome", named: str | None) -> Task:
     )
 
 
+def check_answers_in_time(config: RunConfig, robot: "Welcome") -> None:
+    """Refuse an agent that would learn while the robot waits for an action."""
+    agent = config.agent
+    require(
+        isinstance(agent, GPAgentConfig)
+        or agent.learning.when == "episode"
+        or not robot.real_time,
+        "A robot does not wait while its learner learns within an episode: "
+        "agent.learning.when must be 'episode', received 'step'.",
+    )
+
+
 def learn_on_robot(
     session: "Session", robot: "RemoteEnv", show: "OnEpisode", warn: "Warn"
 ) -> None:
@@ -60,20 +73,11 @@ def learn_on_robot(
     from driftrl.robot.timing import undisturbed
     from driftrl.training.loop import drive
 
-    agent = session.config.agent
-    require(
-        isinstance(agent, GPAgentConfig)
-        or agent.learning.when == "episode"
-        or not robot.robot.real_time,
-        "A robot does not wait while its learner learns within an episode: "
-        "agent.learning.when must be 'episode', received 'step'.",
-    )
-
     def between(record: "EpisodeRecord") -> None:
         show(record)
         gc.collect()
 
-    with undisturbed():
+    with session, closing(robot), undisturbed():
         drive(session, robot, on_episode=between, warn=warn)
     print(
         f"Acting took {robot.thinking}; {robot.aborted} episodes were aborted and "

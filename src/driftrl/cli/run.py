@@ -3,13 +3,17 @@
 import argparse
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from driftrl.cli.on_robot import connect, learn_on_robot, task_of_robot
+from driftrl.cli.on_robot import (
+    check_answers_in_time,
+    connect,
+    learn_on_robot,
+    task_of_robot,
+)
 from driftrl.cli.progress import run_progress
 from driftrl.config import RunConfig
 from driftrl.config_file import read_toml
@@ -37,6 +41,8 @@ def main(argv: list[str]) -> int:
     )
     robot = None if own.robot is None else connect(own.robot, own.token_file)
     config = _config(own, rest, None if robot is None else robot.robot)
+    if robot is not None:
+        check_answers_in_time(config, robot.robot)
     out = Path(own.out) if own.out else Path("runs") / config.name
     prepare(os.environ)
     camera = _camera(own.video_every, config, out)
@@ -46,11 +52,8 @@ def main(argv: list[str]) -> int:
             if robot is not None:
                 from driftrl.training.session import Session
 
-                with (
-                    Session(config, out, **continued, warn=progress.warn) as session,
-                    closing(robot),
-                ):
-                    learn_on_robot(session, robot, progress.show, progress.warn)
+                session = Session(config, out, **continued, warn=progress.warn)
+                learn_on_robot(session, robot, progress.show, progress.warn)
             else:
                 from driftrl.training.loop import run
 

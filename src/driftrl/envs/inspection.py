@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.envs.own import own_task, steps_of
+from driftrl.envs.own import as_env, own_task, steps_of
 from driftrl.envs.spaces import box_sizes
 from driftrl.envs.trial import Env, Trial, described, drive, limited, random_actions
 from driftrl.errors import InputError, at_least, positive, require
@@ -138,16 +137,12 @@ def built(make: Callable[[], Any], name: str) -> Env:
         InputError: It makes none.
     """
     try:
-        env = make()
+        made_one = make()
     except Exception as error:  # a factory of the user's may raise anything
         raise InputError(
             f"Making the environment {name!r} raised {described(error)}."
         ) from error
-    require(
-        isinstance(env, gymnasium.Env),
-        f"{name!r} made {env!r}, which is no gymnasium.Env.",
-    )
-    return env
+    return as_env(made_one, name)
 
 
 def declared(env: Env, name: str) -> Findings:

@@ -89,12 +89,14 @@ def factory_named(spec: str) -> Callable[[], Env]:
 
 def made(spec: str) -> Env:
     """Return the environment that "package.module:factory" makes."""
-    env = factory_named(spec)()
-    require(
-        isinstance(env, gymnasium.Env),
-        f"{spec!r} made {env!r}, which is no gymnasium.Env.",
-    )
-    return env
+    return as_env(factory_named(spec)(), spec)
+
+
+def as_env(made_one: Any, name: str) -> Env:
+    """Return what a factory has made, if it is an environment."""
+    if not isinstance(made_one, gymnasium.Env):
+        raise InputError(f"{name!r} made {made_one!r}, which is no gymnasium.Env.")
+    return made_one
 
 
 def name_of(env: Env) -> str:
@@ -125,7 +127,6 @@ def own_task(
         bounds: What actions of −1 and of 1 command, if it is not just that.
     """
     width = next((wide for most, wide in _WIDTHS if sizes[0] <= most), _LARGEST_WIDTH)
-    batch = width
     return Task(
         name=name,
         summary="A machine of one's own.",
@@ -155,12 +156,12 @@ def own_task(
             optimism=DeepOptimismConfig(rule="tuned"),
             sac=SACConfig(
                 hidden=(width, width),
-                batch=batch,
+                batch=width,
                 critic="residual",
                 learning_rate=1e-3,
             ),
             learning=LearningConfig(
-                model_updates=1, policy_updates=3, least_transitions=2 * batch
+                model_updates=1, policy_updates=3, least_transitions=2 * width
             ),
             # A machine pays for what a softly reset policy tries; the paper's car and
             # our ablation (docs/deep_pendulum.md) do better without.

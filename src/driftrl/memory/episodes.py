@@ -161,7 +161,7 @@ def save_episode(
         name: np.asarray(getattr(episode, name), precision) for name in _ARRAYS
     }
     np.savez(content, **arrays, terminated=np.bool_(episode.terminated))
-    path = _path(directory, number)
+    path = episode_file(directory, number)
     write_atomically(path, content.getvalue())
     return path
 
@@ -172,7 +172,7 @@ def load_episode(directory: Path, number: int) -> Episode:
     Raises:
         CorruptFile: The file is missing, or not as it was written.
     """
-    path = _path(directory, number)
+    path = episode_file(directory, number)
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -215,14 +215,15 @@ def load_memory(
         episode = load_episode(directory, number)
         if len(episode) != length:
             raise CorruptFile(
-                f"The file {os.fspath(_path(directory, number))!r} holds "
+                f"The file {os.fspath(episode_file(directory, number))!r} holds "
                 f"{len(episode)} transitions where the run's record says {length}. "
                 f"Restore both from a copy, or start the run anew in another directory."
             )
         memory.append(episode)
 
 
-def _path(directory: Path, number: int) -> Path:
+def episode_file(directory: Path, number: int) -> Path:
+    """Return the file of an episode."""
     require(number >= 1, f"Episodes are numbered from 1; received {number}.")
     return directory / f"{number:06d}.npz"
 

@@ -27,6 +27,7 @@ from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError
 from driftrl.memory.episodes import (
     EpisodeMemory,
+    episode_file,
     load_episode,
     load_memory,
     save_episode,
@@ -155,7 +156,7 @@ class RunDirectory:
         """
         place = self.path / _PENDING
         elsewhere = any(what.startswith(_SYSTEM) for what in self._changes)
-        if elsewhere or not (place / f"{number:06d}.npz").exists():
+        if elsewhere or not episode_file(place, number).exists():
             self._release()
             return None
         try:
