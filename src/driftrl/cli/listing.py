@@ -3,15 +3,20 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
-from driftrl.config_file import to_dict
+from driftrl.config_file import read_toml, to_dict
 from driftrl.drift.schedules import SCHEDULES
 from driftrl.envs.task import REFERENCE_RATE
 from driftrl.envs.tasks import METHODS, TASKS
+from driftrl.training.calibration_study import (
+    is_calibration_study,
+    read_calibration_study,
+)
 from driftrl.training.process import prepare
 from driftrl.training.study import read_study, shipped_studies
 
@@ -156,16 +161,22 @@ def _schedules() -> list[dict[str, Any]]:
 
 
 def _studies() -> list[dict[str, Any]]:
-    studies = [(path, read_study(path)) for path in shipped_studies().values()]
-    return [
-        {
-            "name": study.name,
-            "runs": len(study.runs()),
-            "what": study.title,
-            "file": str(path),
-        }
-        for path, study in studies
-    ]
+    return [_study(path) for path in shipped_studies().values()]
+
+
+def _study(path: Path) -> dict[str, Any]:
+    if is_calibration_study(read_toml(path)):
+        study = read_calibration_study(path)
+        count = study.draws
+    else:
+        study = read_study(path)
+        count = len(study.runs())
+    return {
+        "name": study.name,
+        "runs": count,
+        "what": study.title,
+        "file": str(path),
+    }
 
 
 _LISTINGS = {

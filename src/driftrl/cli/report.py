@@ -8,7 +8,9 @@ import tyro
 
 from driftrl.cli.options import parse
 from driftrl.cli.regret import compare
+from driftrl.cli.study import tell_calibration
 from driftrl.config_file import read_toml
+from driftrl.results.calibration import is_calibration
 
 
 @dataclass(frozen=True)
@@ -16,13 +18,17 @@ class Arguments:
     """Which results."""
 
     directory: Annotated[Path, tyro.conf.Positional]
-    """Directory of a study or of a single run."""
+    """Directory of a study, of runs or of calibration, or of a single run."""
 
 
 def main(argv: list[str]) -> int:
     """Draw the report of recorded runs."""
     summary = "Draw figures and one HTML page from recorded runs."
-    write_and_tell(parse(Arguments, argv, "report", summary).directory)
+    directory = parse(Arguments, argv, "report", summary).directory
+    if is_calibration(directory):
+        tell_calibration(directory)
+    else:
+        write_and_tell(directory)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +10,18 @@ from typing import Annotated
 import tyro
 
 from driftrl.atomic import write_atomically
-from driftrl.cli.options import parse
+from driftrl.cli.options import parse, print_table
 from driftrl.cli.progress import duration, study_progress
+from driftrl.config_file import read_toml
 from driftrl.errors import require
+from driftrl.training.calibration_study import (
+    is_calibration_study,
+    read_calibration_study,
+)
 from driftrl.training.runner import run_all
 from driftrl.training.study import Study, find_study, read_study
+
+_LINE_SECONDS = 10.0  # between two lines of progress
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class Arguments:
     preset: str | None = None
     """Settings of the study to use, such as paper or laptop (default: the study's)."""
     workers: int | None = None
-    """Runs at once (default: the number of cores)."""
+    """Runs, or draws, at once (default: the number of cores)."""
 
 
 def main(argv: list[str]) -> int:
@@ -35,6 +43,12 @@ def main(argv: list[str]) -> int:
     summary = "Run all runs of a study, side by side; run again to finish the rest."
     arguments = parse(Arguments, argv, "study", summary)
     path = find_study(arguments.study)
+    if is_calibration_study(read_toml(path)):
+        require(
+            arguments.preset is None,
+            f"A study of calibration has no presets, received {arguments.preset!r}.",
+        )
+        return run_calibration_study(path, arguments.out, arguments.workers)
     study = read_study(path, arguments.preset)
     chosen = f"-{arguments.preset}" if arguments.preset else ""
     out = arguments.out or Path("runs") / f"{study.name}{chosen}"
@@ -45,8 +59,7 @@ def main(argv: list[str]) -> int:
 
 def run_study(study: Study, path: Path, out: Path, workers: int | None) -> int:
     """Run what a study still lacks; return 0, or 1 if a run failed."""
-    workers = _cores() if workers is None else workers
-    require(workers >= 1, f"--workers must be at least 1, received {workers}.")
+    workers = _workers(workers)
     runs = study.runs()
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", path.read_bytes())
@@ -63,6 +76,68 @@ def run_study(study: Study, path: Path, out: Path, workers: int | None) -> int:
     for failure in failures:
         print(f"Failed: {failure.name}: {failure.reason} See {failure.log}.")
     return 1 if failures else 0
+
+
+def run_calibration_study(path: Path, out: Path | None, workers: int | None) -> int:
+    """Make the draws that a study of calibration still lacks, and tell the coverage."""
+    from driftrl.training.calibration_runner import run_calibration
+
+    study = read_calibration_study(path)
+    out = out or Path("runs") / study.name
+    workers = _workers(workers)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "study.toml", path.read_bytes())
+    print(f"{study.draws} draws, {workers} at once, into {out}")
+    started = time.monotonic()
+    try:
+        run_calibration(study, out, workers=workers, on_progress=_teller(started))
+    except KeyboardInterrupt:
+        print(f"Stopped. The same command goes on from here; files are in {out}.")
+        raise
+    print(f"Finished in {duration(time.monotonic() - started)}.")
+    tell_calibration(out)
+    return 0
+
+
+def tell_calibration(directory: Path) -> None:
+    """Print the coverage of every bound and draw the figure."""
+    from driftrl.figures.calibration import write_calibration_figure
+    from driftrl.results.calibration import (
+        coverage_lines,
+        coverage_table,
+        read_calibration,
+    )
+
+    records = read_calibration(directory)
+    print_table(
+        ["", "scheme", "bound", "draws covered", "95 % interval", "points", "±width"],
+        coverage_lines(coverage_table(records.verdicts)),
+    )
+    print("The report:")
+    for path in write_calibration_figure(records, directory / "report"):
+        print(f"  {path}")
+
+
+def _teller(started: float) -> Callable[[int, int], None]:
+    """Return what prints a line now and then, with the time left."""
+    at_first: list[int] = []
+    last = [started]
+
+    def tell(done: int, total: int) -> None:
+        at_first[:] = at_first or [done]
+        now = time.monotonic()
+        if done > at_first[0] and (now - last[0] >= _LINE_SECONDS or done == total):
+            last[0] = now
+            left = (now - started) / (done - at_first[0]) * (total - done)
+            print(f"{done}/{total} draws, {duration(left)} left", flush=True)
+
+    return tell
+
+
+def _workers(asked: int | None) -> int:
+    workers = _cores() if asked is None else asked
+    require(workers >= 1, f"--workers must be at least 1, received {workers}.")
+    return workers
 
 
 def _cores() -> int:

@@ -1,1 +1,1 @@
-"""The paper's quantities as functions."""
+"""The paper's quantities as functions, in NumPy alone."""

@@ -1,0 +1,259 @@
+"""The cumulative regret bound (Theorem 1) with all its constants, and its minimum.
+
+With p = H for resets and p = w for a window::
+
+    R_N ≤ (λ̄² + 2λ̄)·√(N·⌈N/p⌉·C_σ·T²·γ_p)  +  (λ̄ + 2)·r·T²/σ·ξ_p·p·P_N
+          └────────── learning ──────────┘     └───────── drift ─────────┘
+
+λ̄ = r·T/σ·β_N(δ, p) and r = max{R_max, sup‖σ‖}.  The paper prints N·√(C_σT²γ_p/p) for
+the root, which is the same if p divides N and too small if it does not.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from driftrl.errors import at_least, require
+from driftrl.theory.confidence import coefficient_of, width_of
+from driftrl.theory.performance import (
+    RegretTerms,
+    episodic_regret_bound,
+    optimism_penalty,
+    optimism_weight,
+)
+from driftrl.theory.setting import (
+    Scheme,
+    Setting,
+    Version,
+    require_episodes,
+    require_version,
+)
+
+GainOfSpan = Callable[[int], float]
+"""γ_p for p episodes of data."""
+
+
+def variance_constant(setting: Setting) -> float:
+    """Return C_σ = 2·d_x·σ_max/log(1 + σ_max/σ²).
+
+    For 0 ≤ x ≤ a, x ≤ a/log(1+a)·log(1+x).  With x = σ_{i−1}²(z_i)/σ² and a = σ_max/σ²
+    the variances of points that are learned one after the other sum to
+
+        Σ_i σ²_{i−1}(z_i) ≤ σ_max/log(1 + σ_max/σ²)·Σ_i log(1 + σ²_{i−1}(z_i)/σ²)
+
+    and the last sum is twice the information gain.  d_x outputs have as many of them.
+    """
+    ratio = setting.kernel_bound / setting.noise_std**2
+    return 2 * setting.outputs * setting.kernel_bound / math.log1p(ratio)
+
+
+def uncertainty_bound(
+    setting: Setting,
+    episodes: int,
+    span: int,
+    gain: float,
+    version: Version = "corrected",
+) -> float:
+    """Return a bound on Σ_{n=1}^N Σ_{m(n):n−1}(π_n, f_n), the uncertainty met in all.
+
+    A model learns at the end of an episode, so of its T points only the most uncertain
+    one counts: Σ_t ‖σ‖² ≤ T·max_t ‖σ‖², and the largest ones of p episodes sum to at
+    most C_σ·γ_p.  Hence Σ_n Σ² ≤ C_σ·T²·γ_p for a group of p episodes (T², as the
+    paper's last line has it and not T as the line before), and by Cauchy and Schwarz
+    √(N·⌈N/p⌉·C_σ·T²·γ_p) for ⌈N/p⌉ groups.  A window of p episodes holds, at every
+    episode of a group, all earlier episodes of the group, so it does no worse.
+    """
+    _require_span(episodes, span)
+    require_version(version)
+    groups = math.ceil(episodes / span) if version == "corrected" else episodes / span
+    squared = variance_constant(setting) * setting.steps**2 * gain
+    return math.sqrt(episodes * groups * squared)
+
+
+def regret_bound(
+    setting: Setting,
+    *,
+    episodes: int,
+    span: int,
+    variation: float,
+    gain: float,
+    scheme: Scheme = "reset",
+    version: Version = "corrected",
+) -> RegretTerms:
+    """Return the two terms of Theorem 1 for N episodes.
+
+    Args:
+        setting: The problem's constants.
+        episodes: N.
+        span: p, the reset period H or the window w; at most N.
+        variation: P_N.
+        gain: γ_p, for p·T points.
+        scheme: ``reset``, ``window``, or ``keep_all`` for p = N.
+        version: ``printed`` or ``corrected``.
+    """
+    _require_span(episodes, span)
+    at_least("The variation P_N", variation, 0)
+    at_least("The information gain γ_p", gain, 0)
+    if scheme == "keep_all":
+        require(
+            span == episodes,
+            f"Keeping all data means p = N; received p = {span} and N = {episodes}.",
+        )
+    width = width_of(
+        setting,
+        gain,
+        scheme=scheme,
+        span=span,
+        episode=episodes,
+        episodes=episodes,
+        version=version,
+    )
+    return episodic_regret_bound(
+        optimism_weight(setting, width, version),
+        uncertainty_bound(setting, episodes, span, gain, version),
+        # Each increment is in the data of at most p episodes.
+        optimism_penalty(
+            setting,
+            coefficient_of(setting, gain, span, version),
+            span * variation,
+            version,
+        ),
+    )
+
+
+def stationary_regret_bound(
+    setting: Setting, *, episodes: int, gain: float, version: Version = "corrected"
+) -> float:
+    """Return the bound of OMBRL without drift: p = N and P_N = 0, O(√(N·γ_N³))."""
+    terms = regret_bound(
+        setting,
+        episodes=episodes,
+        span=episodes,
+        variation=0.0,
+        gain=gain,
+        scheme="keep_all",
+        version=version,
+    )
+    return float(terms.total)
+
+
+def trivial_regret(setting: Setting, episodes: int) -> float:
+    """Return N·T·R_max, which no regret exceeds; a bound above it says nothing."""
+    return episodes * setting.steps * setting.reward_max
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The span p with the smallest bound, and the trade-off it was chosen from."""
+
+    span: int
+    spans: Int[np.ndarray, " N"]
+    """1 … N."""
+    terms: RegretTerms
+    """Learning and drift term for every span."""
+    trivial: float
+    """N·T·R_max."""
+
+    @property
+    def bound(self) -> float:
+        """Return the smallest bound."""
+        return float(self.terms.total[self.span - 1])
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether even the smallest bound exceeds what any policy could lose."""
+        return self.bound >= self.trivial
+
+
+def best_span(
+    setting: Setting,
+    *,
+    episodes: int,
+    variation: float,
+    gain_of_span: GainOfSpan,
+    scheme: Scheme = "reset",
+    version: Version = "corrected",
+) -> Choice:
+    """Return the reset period or window p of 1 … N for which the bound is smallest.
+
+    The shape of the trade-off matters even where the bound itself is far too large to
+    say anything about the regret; ties go to the smaller span.
+    """
+    require_episodes(episodes)
+    spans = np.arange(1, episodes + 1)
+    bounds = [
+        regret_bound(
+            setting,
+            episodes=episodes,
+            span=int(span),
+            variation=variation,
+            gain=gain_of_span(int(span)),
+            scheme=scheme,
+            version=version,
+        )
+        for span in spans
+    ]
+    terms = RegretTerms(
+        np.array([float(one.learning) for one in bounds]),
+        np.array([float(one.drift) for one in bounds]),
+    )
+    best = int(np.argmin(terms.total))
+    return Choice(best + 1, spans, terms, trivial_regret(setting, episodes))
+
+
+def regret_orders(
+    episodes: ArrayLike, span: ArrayLike, variation: ArrayLike, gain: ArrayLike
+) -> RegretTerms:
+    """Return N·√(γ_p³/p) and γ_p·p^{3/2}·P_N, the theorem without its constants."""
+    n, p = np.asarray(episodes, dtype=np.float64), np.asarray(span, dtype=np.float64)
+    gain = np.asarray(gain, dtype=np.float64)
+    return RegretTerms(
+        np.asarray(n * np.sqrt(gain**3 / p)),
+        np.asarray(gain * p**1.5 * np.asarray(variation)),
+    )
+
+
+def tuned_span(episodes: ArrayLike, gain: ArrayLike) -> Float[np.ndarray, "..."]:
+    """Return γ^{1/4}·√N, the paper's H up to a constant, which needs no P_N."""
+    return np.asarray(np.asarray(gain, dtype=np.float64) ** 0.25 * np.sqrt(episodes))
+
+
+def tuned_regret_order(
+    episodes: ArrayLike, variation: ArrayLike, gain: ArrayLike
+) -> Float[np.ndarray, "..."]:
+    """Return γ^{11/8}·(1 + P_N)·N^{3/4}, the order of the regret at ``tuned_span``.
+
+    It is sublinear for P_N = o(N^{1/4}), up to γ.
+    """
+    gain, n = np.asarray(gain, np.float64), np.asarray(episodes, np.float64)
+    return np.asarray(gain**1.375 * (1 + np.asarray(variation)) * n**0.75)
+
+
+def informed_span(
+    episodes: ArrayLike, variation: ArrayLike, gain: ArrayLike
+) -> Float[np.ndarray, "..."]:
+    """Return γ^{1/4}·√(N/(3P_N)), which minimises ``regret_orders`` for a fixed γ.
+
+    Setting the derivative by p of N·γ^{3/2}·p^{−1/2} + γ·p^{3/2}·P_N to zero gives
+    p² = N·√γ/(3P_N).  The regret is then of order γ^{11/8}·P_N^{1/4}·N^{3/4}, sublinear
+    for P_N = o(N) up to γ: knowing the variation is worth a power of it.
+    """
+    variation = np.asarray(variation, dtype=np.float64)
+    require(
+        bool(np.all(variation > 0)),
+        "Without variation no span is too long: P_N must be positive to choose one.",
+    )
+    scaled = np.asarray(episodes) / (3.0 * variation)
+    return np.asarray(np.asarray(gain, np.float64) ** 0.25 * np.sqrt(scaled))
+
+
+def _require_span(episodes: int, span: int) -> None:
+    require_episodes(episodes)
+    require(
+        1 <= span <= episodes,
+        f"The span p must lie between 1 and N = {episodes}, received {span!r}.",
+    )

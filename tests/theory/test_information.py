@@ -1,0 +1,184 @@
+"""Information gain: two ways, against exhaustive search, and how it grows."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
+
+from driftrl.errors import InputError
+from driftrl.models.kernels import gram, kernel_named
+from driftrl.theory.confidence import information_gain
+from driftrl.theory.information import (
+    fit_growth,
+    fit_log_power,
+    gain_of_kernel,
+    greedy_gain_of_kernel,
+    greedy_information_gain,
+    growth_rate,
+    matern_rate_of_srinivas,
+    scaled_rate,
+)
+
+
+def se_kernel(points: np.ndarray, length: float = 0.5) -> np.ndarray:
+    scaled = points / length
+    return gram(kernel_named("se"), scaled, scaled, np)
+
+
+def test_gain_two_ways_and_by_hand() -> None:
+    kernel = se_kernel(np.random.default_rng(0).uniform(-1, 1, (20, 2)))
+    factor = np.linalg.cholesky(kernel + 0.09 * np.eye(20))
+    assert gain_of_kernel(kernel, 0.3) == pytest.approx(information_gain(factor, 0.3))
+    # One point of variance 3 and noise 1: ½ log 4.
+    assert gain_of_kernel(np.array([[3.0]]), 1.0) == pytest.approx(np.log(2.0))
+    assert gain_of_kernel(np.zeros((0, 0)), 1.0) == 0.0
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.floats(0.05, 2.0))
+def test_greedy_is_within_its_guarantee(seed: int, count: int, noise: float) -> None:
+    points = np.random.default_rng(seed).uniform(-1, 1, (9, 2))
+    kernel = se_kernel(points)
+    found = greedy_gain_of_kernel(kernel, count, noise)
+    best = max(
+        gain_of_kernel(kernel[np.ix_(chosen, chosen)], noise)
+        for chosen in combinations(range(9), count)
+    )
+    assert (1 - 1 / np.e) * best <= found.curve[-1] <= best * (1 + 1e-9)
+    assert found.upper_bound()[-1] >= best * (1 - 1e-9)
+
+
+def check_greedy(kernel: np.ndarray, count: int, noise: float) -> None:
+    found = greedy_gain_of_kernel(kernel, count, noise)
+    assert len(set(found.chosen)) == count
+    gains = [
+        gain_of_kernel(kernel[np.ix_(some, some)], noise)
+        for some in (found.chosen[:n] for n in range(1, count + 1))
+    ]
+    np.testing.assert_allclose(found.curve, gains, rtol=1e-6)
+    # Each pick was the most uncertain candidate.
+    left = np.diag(kernel).copy()
+    for place, pick in enumerate(found.chosen):
+        free = np.setdiff1d(np.arange(len(kernel)), found.chosen[:place])
+        assert left[pick] >= left[free].max() - 1e-8
+        some = found.chosen[: place + 1]
+        inner = kernel[np.ix_(some, some)] + noise**2 * np.eye(len(some))
+        cross = kernel[some]
+        left = np.diag(kernel) - np.sum(cross * np.linalg.solve(inner, cross), axis=0)
+
+
+def test_greedy_curve_is_the_gain_of_what_it_chose() -> None:
+    points = np.random.default_rng(1).uniform(-1, 1, (60, 2))
+    check_greedy(se_kernel(points, 3.0), 40, 0.1)  # of low rank: by features
+    check_greedy(se_kernel(points, 0.05), 40, 0.1)  # of full rank: by rows
+    check_greedy(points @ points.T, 40, 0.3)
+
+
+def test_greedy_gain_has_falling_steps() -> None:
+    points = np.random.default_rng(2).uniform(-1, 1, (80, 1))
+    curve = greedy_gain_of_kernel(se_kernel(points), 80, 0.2).curve
+    steps = np.diff(curve, prepend=0.0)
+    assert np.all(steps > 0) and np.all(np.diff(steps) <= 1e-9)
+
+
+def test_greedy_refusals() -> None:
+    with pytest.raises(InputError, match="Of 3 candidates, 1 to 3 can be picked"):
+        greedy_gain_of_kernel(np.eye(3), 4, 0.1)
+    with pytest.raises(InputError, match="noise σ must be positive"):
+        greedy_gain_of_kernel(np.eye(3), 1, 0.0)
+    with pytest.raises(InputError, match="noise σ must be positive"):
+        gain_of_kernel(np.eye(3), -1.0)
+
+
+def test_rates_by_hand() -> None:
+    n = np.e**2
+    assert float(growth_rate("se", n, 2)) == pytest.approx(8.0)
+    assert float(growth_rate("linear", n, 3)) == pytest.approx(6.0)
+    # ν = 3/2, d = 1: n^{1/4}·log^{3/4} n
+    found = growth_rate("matern32", n, 1)
+    assert float(found) == pytest.approx(np.exp(0.5) * 2**0.75)
+    # ν = 5/2, d = 1: n^{2/7}·log n
+    found = matern_rate_of_srinivas("matern52", n, 1)
+    assert float(found) == pytest.approx(2 * np.exp(4 / 7))
+    anchored = scaled_rate("linear", [10, 100], 1, (10, 4.0))
+    np.testing.assert_allclose(anchored, [4.0, 8.0])
+
+
+@given(st.sampled_from(["se", "linear", "matern12", "matern32", "matern52"]))
+def test_rates_are_sublinear_and_grow(kernel: str) -> None:
+    n = np.logspace(2, 40, 60)
+    for dimension in (1, 2, 3):
+        rate = growth_rate(kernel, n, dimension)
+        assert np.all(np.diff(rate) > 0)
+        assert rate[-1] / n[-1] < 1e-3
+
+
+def test_unknown_rates_are_refused() -> None:
+    sentence = "No growth rate of the information gain is known for the kernel 'cosine'"
+    with pytest.raises(InputError, match=sentence):
+        growth_rate("cosine", 10, 2)
+    with pytest.raises(InputError, match="known for the kernel 'se'"):
+        matern_rate_of_srinivas("se", 10, 2)
+    with pytest.raises(InputError, match="n of at least 2"):
+        growth_rate("se", 1, 2)
+    with pytest.raises(InputError, match="dimension d"):
+        growth_rate("se", 10, 0)
+
+
+def test_fits_recover_what_was_put_in() -> None:
+    n = np.arange(100, 2001, 50).astype(float)
+    rate = growth_rate("se", n, 2)
+    fit = fit_growth(rate, 3.0 * rate**0.8)
+    assert (fit.exponent, fit.scale) == pytest.approx((0.8, 3.0))
+    assert fit.residual < 1e-9
+    logarithmic = fit_log_power(n, (1.5 + 0.7 * np.log(n)) ** 3)
+    assert logarithmic.power == pytest.approx(3.0, abs=0.01)
+    assert logarithmic.slope == pytest.approx(0.7, abs=0.01)
+    kept = fit_log_power(n, 2.0 + np.log(n), power=1.0)
+    assert (kept.offset, kept.slope) == pytest.approx((2.0, 1.0))
+    with pytest.raises(InputError, match="at least three points with a positive rate"):
+        fit_growth(rate[:2], rate[:2])
+    with pytest.raises(InputError, match="at least three points, received 2 sizes"):
+        fit_log_power(n[:2], n[:2])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "power", "slope"), [("linear", 1.0, 1.0), ("se", 3.0, None)]
+)
+def test_gain_grows_as_known(kernel: str, power: float, slope: float | None) -> None:
+    """In two dimensions: linear (d/2)·log n + a, SE at most log³ n."""
+    points = np.random.default_rng(3).uniform(-1, 1, (900, 2))
+    # The best points for the linear kernel are the longest ones: enough must be there.
+    circle = points / np.linalg.norm(points, axis=1, keepdims=True)
+    scaled = points / 0.7 if kernel == "se" else circle
+    one = kernel_named(kernel)
+    found = greedy_information_gain(
+        lambda row: gram(one, scaled[row : row + 1], scaled, np)[0],
+        np.ones(900),
+        300,
+        0.1,
+    )
+    n = np.arange(60.0, 301.0)
+    fit = fit_log_power(n, found.curve[59:], power=power)
+    assert fit.residual < 0.02
+    if slope is not None:
+        assert fit.slope == pytest.approx(slope, abs=0.01)
+    assert fit_growth(growth_rate(kernel, n, 2), found.curve[59:]).exponent <= 1.0
+
+
+def test_kernels_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(4)
+    x, z = rng.normal(size=(5, 2)), rng.normal(size=(4, 2))
+    others = {
+        "se": RBF(1.0),
+        "matern32": Matern(1.0, nu=1.5),
+        "matern52": Matern(1.0, nu=2.5),
+        "linear": DotProduct(0.0),
+    }
+    for name, other in others.items():
+        np.testing.assert_allclose(
+            gram(kernel_named(name), x, z, np), other(x, z), atol=1e-7
+        )

@@ -1,0 +1,235 @@
+"""Theorem 1 with its constants: by hand, its parts against simulation, its minimum."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftrl.errors import InputError
+from driftrl.theory.information import gain_of_kernel
+from driftrl.theory.regret_bound import (
+    best_span,
+    informed_span,
+    regret_bound,
+    regret_orders,
+    stationary_regret_bound,
+    trivial_regret,
+    tuned_regret_order,
+    tuned_span,
+    uncertainty_bound,
+    variance_constant,
+)
+from driftrl.theory.setting import Scheme, Setting, Version
+
+SETTING = Setting(rkhs_bound=1.0, noise_std=1.0, steps=2, failure_probability=0.5)
+
+
+def test_variance_constant_by_hand() -> None:
+    assert variance_constant(SETTING) == pytest.approx(2 / math.log(2))
+    wide = Setting(noise_std=0.5, kernel_bound=3.0, outputs=4)
+    assert variance_constant(wide) == pytest.approx(24 / math.log(13))
+
+
+def test_printed_bound_by_hand() -> None:
+    """N = 8, p = 4, T = 2, σ = σ_max = R_max = B = d_x = 1, δ = ½, γ = 3, P = 5."""
+    terms = regret_bound(
+        SETTING, episodes=8, span=4, variation=5.0, gain=3.0, version="printed"
+    )
+    width = 1 + math.sqrt(2 * (3 + math.log(2)))
+    weight = 2 * width
+    root = 8 * math.sqrt((2 / math.log(2)) * 4 * 3 / 4)
+    coefficient = 2 * math.sqrt(4 * 2 * 3)
+    assert float(terms.learning) == pytest.approx((weight**2 + 2 * weight) * root)
+    assert float(terms.drift) == pytest.approx((weight + 2) * 4 * coefficient * 4 * 5.0)
+
+
+def test_groups_that_do_not_fit() -> None:
+    # N = 3 in groups of 2 and 1: √2 + 1 = 2.41 ≤ √(3·2), but more than 3/√2 = 2.12.
+    scale = math.sqrt(variance_constant(SETTING) * 4 * 3.0)
+    assert uncertainty_bound(SETTING, 3, 2, 3.0) == pytest.approx(math.sqrt(6) * scale)
+    printed = uncertainty_bound(SETTING, 3, 2, 3.0, "printed")
+    assert printed == pytest.approx(3 / math.sqrt(2) * scale)
+    assert printed < (math.sqrt(2) + 1) * scale
+    for version in ("printed", "corrected"):
+        assert uncertainty_bound(SETTING, 8, 4, 3.0, version) == pytest.approx(
+            8 / 2 * scale
+        )
+
+
+def met_uncertainty(
+    points: np.ndarray, first_retained: Callable[[int], int], noise: float
+) -> tuple[float, np.ndarray]:
+    """Return Σ_n Σ_t σ_{m(n):n−1}(z_{n,t}) of points [N, T, D], and K of all."""
+    episodes, steps, size = points.shape
+    flat = points.reshape(-1, size) / 0.5
+    kernel = np.exp(-0.5 * ((flat[:, None] - flat[None]) ** 2).sum(-1))
+    total = 0.0
+    for n in range(1, episodes + 1):
+        old = np.arange((first_retained(n) - 1) * steps, (n - 1) * steps)
+        new = np.arange((n - 1) * steps, n * steps)
+        inner = kernel[np.ix_(old, old)] + noise**2 * np.eye(len(old))
+        cross = kernel[np.ix_(old, new)]
+        variance = 1.0 - np.sum(cross * np.linalg.solve(inner, cross), axis=0)
+        total += float(np.sqrt(np.maximum(variance, 0)).sum())
+    return total, kernel
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.integers(1, 7), st.booleans(), st.floats(0.1, 2.0))
+def test_uncertainty_bound_holds_in_simulation(
+    seed: int, span: int, slides: bool, noise: float
+) -> None:
+    points = np.random.default_rng(seed).uniform(-1, 1, (7, 3, 2))
+    # A quarter of the episodes stays at one point: the bound must bear repetition.
+    points[::4] = points[0, 0]
+    rules = (
+        lambda n: max(1, span * ((n - 1) // span)),
+        lambda n: max(1, n - span),
+    )
+    met, kernel = met_uncertainty(points, rules[slides], noise)
+    # γ_p is at least the gain of any p·T of the points; all of them have the most.
+    gain = gain_of_kernel(kernel, noise)
+    setting = Setting(noise_std=noise, steps=3)
+    assert met <= uncertainty_bound(setting, 7, span, gain)
+
+
+def test_stationary_bound_is_the_special_case() -> None:
+    terms = regret_bound(
+        SETTING, episodes=9, span=9, variation=0.0, gain=3.0, scheme="keep_all"
+    )
+    assert float(terms.drift) == 0.0
+    assert stationary_regret_bound(SETTING, episodes=9, gain=3.0) == float(terms.total)
+    # Order √(N·γ³): four times the episodes at the same γ, twice the bound.
+    more = stationary_regret_bound(SETTING, episodes=36, gain=3.0)
+    assert more == pytest.approx(2 * float(terms.total))
+
+
+@settings(max_examples=20)
+@given(st.integers(2, 60), st.data())
+def test_bound_is_monotone(episodes: int, data: st.DataObject) -> None:
+    span = data.draw(st.integers(1, episodes))
+    scheme: Scheme = data.draw(st.sampled_from(["reset", "window"]))
+    version: Version = data.draw(st.sampled_from(["printed", "corrected"]))
+
+    def bound(n: int, variation: float, gain: float):
+        return regret_bound(
+            SETTING,
+            episodes=n,
+            span=span,
+            variation=variation,
+            gain=gain,
+            scheme=scheme,
+            version=version,
+        )
+
+    base = bound(episodes, 1.0, 2.0)
+    assert float(bound(episodes, 2.0, 2.0).drift) > float(base.drift)
+    assert float(bound(episodes, 1.0, 3.0).total) > float(base.total)
+    assert float(bound(episodes + 1, 1.0, 2.0).learning) > float(base.learning)
+    assert float(bound(episodes, 2.0, 2.0).learning) == float(base.learning)
+
+
+def test_a_window_pays_a_logarithm_more() -> None:
+    bounds = [
+        float(
+            regret_bound(
+                SETTING,
+                episodes=20,
+                span=4,
+                variation=1.0,
+                gain=3.0,
+                scheme=scheme,
+                version=version,
+            ).total
+        )
+        for version in ("printed", "corrected")
+        for scheme in ("reset", "window")
+    ]
+    assert bounds[0] < bounds[1] and bounds[2] < bounds[3]
+
+
+def gain_of_span(span: int) -> float:
+    return math.log(1 + 2 * span)
+
+
+def test_best_span_is_the_valley() -> None:
+    choice = best_span(SETTING, episodes=40, variation=1.0, gain_of_span=gain_of_span)
+    assert 1 < choice.span < 40
+    assert choice.bound == choice.terms.total.min()
+    np.testing.assert_array_equal(choice.spans, np.arange(1, 41))
+    np.testing.assert_allclose(
+        choice.terms.total, choice.terms.learning + choice.terms.drift
+    )
+    assert choice.trivial == trivial_regret(SETTING, 40) == 80.0
+    assert choice.is_vacuous
+
+
+def test_longer_spans_drift_more() -> None:
+    for scheme in ("reset", "window"):
+        choice = best_span(
+            SETTING,
+            episodes=40,
+            variation=1.0,
+            gain_of_span=gain_of_span,
+            scheme=scheme,
+            version="printed",
+        )
+        assert np.all(np.diff(choice.terms.drift) > 0)
+
+
+def test_best_span_shrinks_with_drift() -> None:
+    spans = [
+        best_span(
+            SETTING,
+            episodes=60,
+            variation=variation,
+            gain_of_span=gain_of_span,
+            version="printed",
+        ).span
+        for variation in (0.0, 0.01, 0.1, 1.0, 100.0)
+    ]
+    assert spans == sorted(spans, reverse=True)
+    assert spans[0] == 60 and spans[-1] == 1
+
+
+def test_orders_balance_at_the_tuned_span() -> None:
+    n, gain = np.array([100.0, 10_000.0]), 16.0
+    span = tuned_span(n, gain)
+    np.testing.assert_allclose(span, [20.0, 200.0])  # 16^{1/4}·√N
+    terms = regret_orders(n, span, 3.0, gain)
+    np.testing.assert_allclose(terms.learning, 16**1.375 * n**0.75)
+    np.testing.assert_allclose(terms.drift, 3 * terms.learning)
+    np.testing.assert_allclose(terms.total, tuned_regret_order(n, 3.0, gain))
+
+
+@given(st.floats(10, 1e6), st.floats(0.01, 100), st.floats(0.5, 50))
+def test_informed_span_is_the_minimum(n: float, variation: float, gain: float) -> None:
+    span = float(informed_span(n, variation, gain))
+    around = regret_orders(n, span * np.array([0.9, 1.0, 1.1]), variation, gain).total
+    assert around[1] <= around[0] and around[1] <= around[2]
+
+
+def test_refusals() -> None:
+    def bound(**changes: Any):
+        wanted = {"episodes": 8, "span": 4, "variation": 1.0, "gain": 1.0, **changes}
+        return regret_bound(SETTING, **wanted)
+
+    for changes, sentence in (
+        ({"episodes": 1}, "N of at least 2 episodes, received 1"),
+        ({"span": 0}, "span p must lie between 1 and N = 8, received 0"),
+        ({"span": 9}, "span p must lie between 1 and N = 8, received 9"),
+        ({"variation": -1.0}, "variation P_N must be a number of at least 0"),
+        ({"gain": -1.0}, "information gain γ_p must be a number of at least 0"),
+        ({"scheme": "keep_all"}, "Keeping all data means p = N; received p = 4"),
+        ({"version": "corrected", "span": 9}, "span p"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            bound(**changes)
+    with pytest.raises(InputError, match="N of at least 2 episodes"):
+        best_span(SETTING, episodes=1, variation=0.0, gain_of_span=gain_of_span)
+    with pytest.raises(InputError, match="P_N must be positive to choose one"):
+        informed_span(10, 0.0, 1.0)

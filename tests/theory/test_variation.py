@@ -1,0 +1,164 @@
+"""Norms and variation: exact against estimates, and the pendulum's closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftrl.drift.variation import total_variation
+from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
+from driftrl.errors import InputError
+from driftrl.theory.drifting_functions import draw_functions, progress_of
+from driftrl.theory.variation import (
+    Expansion,
+    affine_variation,
+    increments,
+    norm_from_noisy_values,
+    norm_from_values,
+    pendulum_direction,
+    variation_budget,
+    variation_of_systems,
+)
+
+
+def se(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return np.exp(-2 * ((x[:, None] - z[None]) ** 2).sum(-1))
+
+
+def linear(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return x @ z.T
+
+
+def expansion(seed: int, outputs: int = 1, centres: int = 5) -> Expansion:
+    rng = np.random.default_rng(seed)
+    shape = (centres, outputs)
+    return Expansion(se, rng.uniform(-1, 1, (centres, 2)), rng.standard_normal(shape))
+
+
+def test_norms_by_hand() -> None:
+    # f = 3k(0,·) − 4k(1,·) with k(0, 1) = e^{−2}: 9 + 16 − 24e^{−2}
+    f = Expansion(se, np.array([[0.0], [1.0]]), np.array([[3.0], [-4.0]]))
+    assert f.norms()[0] == pytest.approx(np.sqrt(25 - 24 * np.exp(-2)))
+    assert f(np.array([[0.0]]))[0, 0] == pytest.approx(3 - 4 * np.exp(-2))
+
+
+def test_difference_and_budget() -> None:
+    f, g = expansion(0, 2), expansion(1, 2)
+    points = np.random.default_rng(2).uniform(-1, 1, (7, 2))
+    np.testing.assert_allclose(f.minus(g)(points), f(points) - g(points))
+    np.testing.assert_allclose(f.minus(f).norms(), 0.0, atol=1e-7)
+    steps = increments([f, g, f])
+    np.testing.assert_allclose(steps[0], steps[1])
+    assert variation_budget(steps) == pytest.approx(2 * f.minus(g).norms().sum())
+    # A distance obeys the triangle's inequality.
+    assert np.all(f.minus(g).norms() <= f.norms() + g.norms() + 1e-12)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_norm_from_values_is_a_rising_lower_bound(seed: int) -> None:
+    f = expansion(seed, 2)
+    points = np.random.default_rng(seed + 1).uniform(-1, 1, (40, 2))
+    found = [norm_from_values(se, points[:n], f(points[:n])).norm for n in (4, 12, 40)]
+    tolerance = 1e-4 * f.norms()
+    assert np.all(found[0] <= found[1] + tolerance)
+    assert np.all(found[1] <= found[2] + tolerance)
+    assert np.all(found[2] <= f.norms() + tolerance)
+
+
+def test_norm_from_values_is_exact_with_the_centres() -> None:
+    f = expansion(3)
+    estimate = norm_from_values(se, f.centres, f(f.centres))
+    np.testing.assert_allclose(estimate.norm, f.norms(), rtol=1e-6)
+    np.testing.assert_array_equal(estimate.error, [0.0])
+    assert estimate.growth[0] > 0
+
+
+def test_noise_is_taken_out() -> None:
+    """Over many draws the squared estimate is near gᵀMg, and its error its spread."""
+    f, rng, noise = expansion(4), np.random.default_rng(5), 0.2
+    points = rng.uniform(-1, 1, (60, 2))
+    clean = 5 * f(points)  # well above the noise, whose own share is then small
+    found = [
+        norm_from_noisy_values(
+            se, points, clean + noise * rng.standard_normal(clean.shape), noise
+        )
+        for _ in range(150)
+    ]
+    norms = np.array([one.norm[0] for one in found])
+    inverse = np.linalg.inv(se(points, points) + noise**2 * np.eye(60))
+    squared = (clean.T @ inverse @ se(points, points) @ inverse @ clean).item()
+    assert np.mean(norms**2) == pytest.approx(squared, rel=0.04)
+    assert np.sqrt(squared) < 5 * f.norms()[0]
+    errors = np.array([one.error[0] for one in found])
+    assert np.mean(errors) == pytest.approx(np.std(norms), rel=0.2)
+
+
+def test_pure_noise_has_almost_no_norm() -> None:
+    rng = np.random.default_rng(6)
+    points = rng.uniform(-1, 1, (60, 2))
+    noise = rng.standard_normal((60, 50))
+    found = norm_from_noisy_values(se, points, noise, 1.0)
+    biased = np.sqrt(np.maximum(np.mean(found.norm**2), 0))
+    assert np.mean(found.norm == 0) > 0.3
+    assert biased < 1.0 and np.all(found.error > 0)
+
+
+def test_variation_of_systems_is_that_of_the_functions() -> None:
+    functions = draw_functions(
+        se,
+        np.random.default_rng(7).uniform(-1, 1, (12, 2)),
+        outputs=2,
+        rkhs_bound=2.0,
+        variation=3.0,
+        progress=progress_of("steady", 5),
+        rng=np.random.default_rng(8),
+    )
+    points = np.concatenate(
+        [functions.start.centres, np.random.default_rng(9).uniform(-1, 1, (20, 2))]
+    )
+    answers = [functions.at(n)(points) for n in range(1, 6)]
+    total, each = variation_of_systems(se, points, answers)
+    assert total == pytest.approx(3.0, rel=1e-3)
+    np.testing.assert_allclose(each, 0.75, rtol=1e-3)
+
+
+@pytest.mark.usefixtures("x64")
+def test_pendulum_in_closed_form_and_from_its_answers() -> None:
+    """Dynamics affine in θ: the estimate from frozen pendulums is the closed form."""
+    thetas = [2.0, 1.7, 1.1, 1.0]
+    rng = np.random.default_rng(10)
+    states = rng.uniform([-3, -6], [3, 6], (30, 2))  # too slow to be clipped
+    actions = rng.uniform(-1, 1, (30, 1))
+
+    def answers(theta: float) -> np.ndarray:
+        before = PendulumState(jnp.asarray(states[:, 0]), jnp.asarray(states[:, 1]))
+        after, _ = jax.vmap(step, (0, 0, None))(
+            before, jnp.asarray(actions[:, 0]), jnp.asarray(theta)
+        )
+        return np.stack([np.asarray(after.angle), np.asarray(after.speed)], axis=1)
+
+    direction = pendulum_direction(MASS, LENGTH, DT)
+    np.testing.assert_allclose(direction, [0.0075, 0.15])
+    closed = affine_variation(direction, thetas)
+    assert closed == pytest.approx(0.1575 * total_variation(thetas))
+    # The RKHS of the linear kernel on (angle, speed, action) holds the differences.
+    points = np.concatenate([states, actions], axis=1)
+    estimate, _ = variation_of_systems(linear, points, [answers(t) for t in thetas])
+    assert estimate == pytest.approx(closed, rel=1e-3)
+
+
+def test_refusals() -> None:
+    one = np.zeros((1, 2))
+    with pytest.raises(InputError, match="at least two points with a value each"):
+        norm_from_values(se, one, one)
+    with pytest.raises(InputError, match="noise of the differences must be positive"):
+        norm_from_noisy_values(se, np.zeros((2, 2)), np.zeros((2, 1)), 0.0)
+    with pytest.raises(InputError, match="at least two functions"):
+        increments([expansion(0)])
+    with pytest.raises(InputError, match="at least two systems"):
+        variation_of_systems(se, one, [one])
+    with pytest.raises(InputError, match="pendulum's mass must be positive"):
+        pendulum_direction(0.0, 1.0, 0.05)
