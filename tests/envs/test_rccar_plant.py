@@ -79,7 +79,7 @@ def test_the_task_is_the_papers() -> None:
     assert TASK.episodes == 30 and SETTINGS.decisions == 200
     reset, window = (configure("rccar", name) for name in ("r-ombrl", "sw-ombrl"))
     assert reset.forgetting == Reset(period=15)
-    assert window.forgetting == Window(window=15)
+    assert window.forgetting == Window(window=7)
     agent: Any = reset.agent
     assert (agent.soft_reset.model, agent.soft_reset.policy) == (0.0, 0.0)
     assert agent.learning.when == "episode"
