@@ -133,6 +133,31 @@ def test_bad_tables_are_refused(entries: list[OracleValue], message: str) -> Non
         OracleTable(tuple(entries), "test")
 
 
+def test_theta_as_near_as_rounding_keep_their_values() -> None:
+    thetas = [0.25 + 1e-10 * n for n in (2, 0, 1)]
+    entries = [OracleValue(theta, 1e12 * (theta - 0.25), 0.0) for theta in thetas]
+    table = OracleTable(tuple(entries), "test")
+    np.testing.assert_allclose(table.column("value", np.array(thetas)), [200, 0, 100])
+
+
+def test_runs_whose_theta_took_different_courses_by_hand() -> None:
+    runs = [
+        make_run("sombrl", 0, [-130.0, -110.0, -120.0], [2.0, 2.0, 2.0]),
+        make_run("sombrl", 1, [-130.0, -110.0, -250.0], [2.0, 2.0, 1.0]),
+        make_run("sw-ombrl", 0, [-110.0, -180.0, -170.0], [2.0, 1.0, 1.0]),
+        make_run("sw-ombrl", 1, [-110.0, -110.0, -170.0], [2.0, 2.0, 1.0]),
+    ]
+    study = compare_methods(runs, TABLE)
+    # J* is −100 at θ = 2 and −150 at θ = 1, each run's own.
+    keep, window = (one.curves.tolist() for one in study.methods)
+    assert keep == [[30.0, 40.0, 60.0], [30.0, 40.0, 140.0]]
+    assert window == [[10.0, 40.0, 60.0], [10.0, 20.0, 40.0]]
+    assert study.differences[0].estimate.values.tolist() == [0.0, -100.0]
+    # θ changed from the first episode on in one run, in the third episode in two.
+    (before,) = study.differences_before_change
+    assert (before.episode, before.estimate.values.tolist()) == (2, [0.0, -20.0])
+
+
 def five_seeds() -> list[Run]:
     generator = np.random.default_rng(5)
     runs = []

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from driftrl.results.curves import (
     buffer_span,
     change_starts,
+    first_changes,
     minutes_a_run,
     reset_episodes,
     soon_after_reset,
     stack_curves,
+    theta_is_known,
     theta_sequences,
 )
 from driftrl.results.records import Run
@@ -106,3 +108,24 @@ def test_minutes_are_the_mean_over_runs() -> None:
     # Half a second an episode: 1.5 and 0.5 seconds.
     runs = [make_run([1.0] * 3), make_run([1.0])]
     assert minutes_a_run(runs) == pytest.approx(1.0 / 60)
+
+
+@pytest.mark.parametrize(
+    ("courses", "starts"),
+    [
+        ([[5, 5, 4], [5, 5, 5, 4]], [3]),
+        ([[5, 5, 5, 4, 4, 4, 3], [5, 5, 4, 4, 4, 4, 4, 3]], [3, 7]),
+        ([[5, 5, 5], [5, 5, 5, 5, 4]], [5]),
+        ([[5, 5, 5], [1, 2, 3]], []),
+        ([[]], []),
+    ],
+)
+def test_a_change_counts_where_it_comes_first(
+    courses: list[list[float]], starts: list[int]
+) -> None:
+    assert first_changes([make_run(course) for course in courses]) == starts
+
+
+def test_theta_is_known_if_every_row_says_it() -> None:
+    assert theta_is_known([make_run([1.0, 2.0]), make_run([])])
+    assert not theta_is_known([make_run([1.0]), make_run([1.0, float("nan")])])

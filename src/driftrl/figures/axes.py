@@ -1,17 +1,38 @@
 """Drawing panels on Matplotlib axes, as all printed figures do it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import (
+    MaxNLocator,
+    NullLocator,
+    PercentFormatter,
+    ScalarFormatter,
+)
 from matplotlib.transforms import Transform
 
 from driftrl.figures.panels import Panel, soft_reset_rows, study_changes
 from driftrl.figures.style import INK, MUTED, MethodStyle
 from driftrl.regret import StudyRegret
 from driftrl.results import statistics
+
+_LONG_NUMBER = 10_000
+
+
+class _ShortNumbers(ScalarFormatter):
+    """Writes 20k for 20000 and 3M for 3000000, where numbers are as long as that."""
+
+    def format_ticks(self, values: Iterable[float]) -> list[str]:
+        """Return the labels of all ticks."""
+        values = list(values)
+        largest = max(map(abs, values), default=0.0)
+        if largest < _LONG_NUMBER:
+            return super().format_ticks(values)
+        unit, name = (1e6, "M") if largest >= 1e6 else (1e3, "k")
+        labels = [f"{value / unit:g}{name}" if value else "0" for value in values]
+        return [label.replace("-", "−") for label in labels]
 
 
 def what_is_drawn(*studies: StudyRegret) -> str:
@@ -29,6 +50,9 @@ def draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, MethodStyle]) -> N
         # θ is a property of whole episodes: a step, not a slope between two of them.
         edges = np.arange(len(reference.values) + 1) + 0.5
         axes.stairs(reference.values, edges, baseline=None, color=INK, linewidth=0.9)
+        if reference.spread is not None:
+            low, high = reference.spread
+            axes.stairs(high, edges, baseline=low, fill=True, color=INK, alpha=0.15)
     for method, curves in panel.curves.items():
         draw_band(axes, curves, styles[method])
     if panel.log_ticks:
@@ -41,6 +65,8 @@ def draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, MethodStyle]) -> N
         axes.set_ylim(bottom=0)
     if panel.as_percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    elif not panel.log_ticks:
+        axes.yaxis.set_major_formatter(_ShortNumbers())
     if panel.is_empty:
         axes.set_yticks([])
         note(axes, "not recorded", (0.4, 0.55), axes.transAxes)

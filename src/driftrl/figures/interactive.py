@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from plotly import graph_objects
 
 from driftrl.figures.panels import (
@@ -45,8 +45,12 @@ def draw_panel(
 ) -> graph_objects.Figure:
     """Draw the mean of each method over episodes, with a band of one standard error."""
     figure = graph_objects.Figure(layout=_layout(panel))
-    for index, reference in enumerate(panel.references):
-        figure.add_trace(_reference_line(reference, panel, is_first=index == 0))
+    for reference in panel.references:
+        if reference.spread is not None:
+            episodes = np.arange(1, len(reference.values) + 1)
+            low, high = reference.spread
+            figure.add_trace(_area(episodes, low, high, INK, reference.label))
+        figure.add_trace(_reference_line(reference, panel))
     for method, curves in panel.curves.items():
         figure.add_trace(_band(curves, styles[method]))
         figure.add_trace(_line(curves, styles[method], panel))
@@ -169,26 +173,32 @@ def _band(
     centre, error = statistics.mean(curves), statistics.standard_error(curves)
     known = np.isfinite(error)
     episodes = np.arange(1, len(centre) + 1)[known]
+    low, high = (centre - error)[known], (centre + error)[known]
+    return _area(episodes, low, high, style.colour, escape(style.name))
+
+
+def _area(
+    episodes: Int[np.ndarray, " N"],
+    low: Float[np.ndarray, " N"],
+    high: Float[np.ndarray, " N"],
+    colour: str,
+    group: str,
+) -> graph_objects.Scatter:
     # Out along the upper edge and back along the lower one.
     return graph_objects.Scatter(
         x=[*episodes.tolist(), *episodes[::-1].tolist()],
-        y=[
-            *(centre + error)[known].tolist(),
-            *(centre - error)[known][::-1].tolist(),
-        ],
+        y=[*high.tolist(), *low[::-1].tolist()],
         fill="toself",
-        fillcolor=_translucent(style.colour),
+        fillcolor=_translucent(colour),
         line={"width": 0},
         mode="lines",
-        legendgroup=escape(style.name),
+        legendgroup=group,
         showlegend=False,
         hoverinfo="skip",
     )
 
 
-def _reference_line(
-    reference: Reference, panel: Panel, *, is_first: bool
-) -> graph_objects.Scatter:
+def _reference_line(reference: Reference, panel: Panel) -> graph_objects.Scatter:
     return graph_objects.Scatter(
         x=list(range(1, len(reference.values) + 1)),
         y=_plain(reference.values),
@@ -196,7 +206,7 @@ def _reference_line(
         mode="lines" if len(reference.values) > 1 else "markers",
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         legendgroup=reference.label,
-        showlegend=is_first,
+        showlegend=True,
         hovertemplate=f"%{{y{_number_format(panel)}}}",
     )
 

@@ -14,8 +14,9 @@ from driftrl.regret import StudyRegret, achieved_return
 from driftrl.results.curves import (
     Measure,
     buffer_span,
-    change_starts,
+    first_changes,
     stack_curves,
+    theta_is_known,
     theta_sequences,
 )
 from driftrl.results.records import Run
@@ -32,6 +33,9 @@ class Reference:
 
     label: str
     values: Float[np.ndarray, " N"]
+    spread: Float[np.ndarray, "2 N"] | None = None
+    """Lowest and highest over the runs, where they do not share it; ``values`` is then
+    the mean."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +92,24 @@ class Panel:
 
 
 def study_changes(study: StudyRegret) -> list[int]:
-    """Return the episodes at which θ begins to change in any run, if θ is known."""
-    courses = theta_sequences(study.runs) if study.table.known else []
-    return sorted({start for course in courses for start in change_starts(course)})
+    """Return the episodes at which θ begins to change, if θ is known.
+
+    Where θ took different courses, it is the run in which it changes first.
+    """
+    return first_changes(study.runs) if theta_is_known(study.runs) else []
 
 
 def study_panels(study: StudyRegret) -> list[Panel]:
     """Return every panel, in reading order; details only where they were recorded.
 
-    There is none of θ and of regret where nothing is known of them.
+    There is none of θ and none of regret where they are not known.
     """
-    results: list[Callable[[StudyRegret], Panel]] = [return_panel]
-    if study.table.known:
-        results = [theta_panel, return_panel, regret_panel]
-    builders = [*results, span_panel, error_panel, coverage_panel]
+    builders: list[Callable[[StudyRegret], Panel]] = [
+        *([theta_panel] if theta_is_known(study.runs) else []),
+        return_panel,
+        *([regret_panel] if study.table.known else []),
+        *(span_panel, error_panel, coverage_panel),
+    ]
     details = [epistemic_panel(study), optimism_panel(study), temperature_panel(study)]
     return [
         *(build(study) for build in builders),
@@ -160,38 +168,52 @@ def soft_reset_rows(study: StudyRegret) -> list[TickRow]:
 
 
 def theta_panel(study: StudyRegret) -> Panel:
-    """θ_n, the parameter that drifts."""
+    """θ_n, the parameter that drifts: one course, or a mean for each method."""
+    courses = theta_sequences(study.runs)
+    is_shared = len(courses) == 1
+    caption = (
+        "The parameter θ of the dynamics, constant within an episode. The agents never "
+        "see it."
+    )
+    apart = " It took another course in every run: lines are means over seeds."
     return Panel(
         key="theta",
         title="Drifting parameter θ",
         axis="θ",
-        caption="The parameter θ of the dynamics, constant within an episode. "
-        "The agents never see it.",
-        curves={},
-        references=tuple(
-            Reference("θ", course) for course in theta_sequences(study.runs)
-        ),
+        caption=caption + ("" if is_shared else apart),
+        curves={} if is_shared else _measured(study, lambda record: record.theta),
+        references=(Reference("θ", courses[0]),) if is_shared else (),
     )
 
 
 def return_panel(study: StudyRegret) -> Panel:
     """J(π_n) of every method, beside J*(θ_n) where that is known."""
-    is_known = study.table.known
-    optima = [
-        Reference("J*(θ), optimum", study.table.column("value", course))
-        for course in theta_sequences(study.runs)
-        if is_known
-    ]
-    beside = ", and the best possible return J*(θ) at that episode’s θ."
+    optima = (_optimum(study),) if study.table.known else ()
+    beside = "; more is better."
+    if optima:
+        beside = ", and the best possible return J*(θ) at that episode’s θ."
+    if any(one.spread is not None for one in optima):
+        beside += " As θ differs between runs, it is a mean over them with their range."
     return Panel(
         key="returns",
         title="Return of an episode",
         axis="return",
-        caption="Return of the policy of each episode"
-        + (beside if is_known else "; more is better."),
+        caption=f"Return of the policy of each episode{beside}",
         curves=_measured(study, achieved_return),
-        references=tuple(optima),
+        references=optima,
     )
+
+
+def _optimum(study: StudyRegret) -> Reference:
+    """J*(θ_n); where runs had different θ_n, its mean over them, and its range."""
+    label = "J*(θ), optimum"
+    courses = theta_sequences(study.runs)
+    if len(courses) == 1:
+        return Reference(label, study.table.column("value", courses[0]))
+    thetas = stack_curves(study.runs, lambda record: record.theta)
+    optima = np.array([study.table.column("value", course) for course in thetas])
+    spread = np.stack([optima.min(axis=0), optima.max(axis=0)])
+    return Reference(label, optima.mean(axis=0), spread)
 
 
 def regret_panel(study: StudyRegret) -> Panel:

@@ -37,7 +37,7 @@ from driftrl.figures.style import (
     printed_style,
 )
 from driftrl.regret import PairedDifference, StudyRegret
-from driftrl.results.curves import theta_sequences
+from driftrl.results.curves import theta_is_known, theta_sequences
 from driftrl.results.statistics import mean
 
 _LABEL_POINTS = 8.5  # least distance of two line labels, a little over their height
@@ -51,58 +51,74 @@ def regret_figure(study: StudyRegret) -> Figure:
     Lines are means over seeds, bands one standard error to either side; the beginning
     of a change of θ is marked.  One column wide.
     """
-    styles = method_styles(one.method for one in study.methods)
     with printed_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.55))
-        top, bottom = figure.subplots(
-            2, 1, sharex=True, height_ratios=[1, 3.6], gridspec_kw={"hspace": 0.16}
+        figure = _result_figure(
+            study, regret_panel(study), r"Cumulative regret $R_n$", head=0.06
         )
-        longest = max(len(style.name) for style in styles.values())
-        right = 1 - _LETTER_INCHES * (longest + 2) / COLUMN_INCHES
-        figure.subplots_adjust(
-            left=0.145, right=min(0.80, right), top=0.975, bottom=0.145
-        )
-        draw_panel(top, theta_panel(study), styles)
-        draw_panel(bottom, regret_panel(study), styles)
-        top.set_ylabel(r"$\theta_n$")
-        _tick_extremes(top, study)
-        bottom.set_ylabel(r"Cumulative regret $R_n$")
-        bottom.set_xlabel(r"Episode $n$")
-        for axes in (top, bottom):
-            draw_episodes(axes, study)
-        for start in study_changes(study)[:1]:
-            place = (start - 0.5, _free_height(study, start))
-            note(top, "change", place, top.get_xaxis_transform())
-        note(bottom, what_is_drawn(study), (0.0, 0.97), bottom.transAxes)
-        figure.align_ylabels([top, bottom])
-        _label_lines(bottom, regret_panel(study), styles)
+        lowest = figure.axes[-1]
+        note(lowest, what_is_drawn(study), (0.0, 0.97), lowest.transAxes)
     return figure
 
 
 def returns_figure(study: StudyRegret) -> Figure:
     """Draw the return over episodes, where no optimum is known to compare it with.
 
-    Lines are means over seeds, bands one standard error to either side.  One column
-    wide.
+    Lines are means over seeds, bands one standard error to either side; θ_n is above
+    it where that is known.  One column wide.
     """
-    styles = method_styles(one.method for one in study.methods)
-    panel = return_panel(study)
     with printed_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.2))
-        axes = figure.subplots()
-        longest = max(len(style.name) for style in styles.values())
-        right = 1 - _LETTER_INCHES * (longest + 2) / COLUMN_INCHES
-        figure.subplots_adjust(
-            left=0.145, right=min(0.80, right), top=0.915, bottom=0.165
+        figure = _result_figure(
+            study, return_panel(study), r"Return $J(\pi_n)$", head=0.19
         )
-        draw_panel(axes, panel, styles)
-        draw_episodes(axes, study)
-        axes.set_ylabel(r"Return $J(\pi_n)$")
-        axes.set_xlabel(r"Episode $n$")
         # Above the panel: returns may be anywhere in it.
-        axes.set_title(what_is_drawn(study), loc="right", fontsize=7, color=MUTED)
-        _label_lines(axes, panel, styles)
+        said = what_is_drawn(study)
+        figure.axes[0].set_title(said, loc="right", fontsize=7, color=MUTED)
     return figure
+
+
+def _result_figure(
+    study: StudyRegret, panel: Panel, label: str, *, head: float
+) -> Figure:
+    """Draw one panel, below θ_n if that is known, and leave ``head`` inches above."""
+    styles = method_styles(one.method for one in study.methods)
+    longest = max(len(style.name) for style in styles.values())
+    right = 1 - _LETTER_INCHES * (longest + 2) / COLUMN_INCHES
+    shares = [1, 3.6] if theta_is_known(study.runs) else [1]
+    height = 2.55 if len(shares) > 1 else 2.2
+    figure = Figure(figsize=(COLUMN_INCHES, height))
+    grid = figure.subplots(
+        len(shares), 1, sharex=True, squeeze=False, height_ratios=shares
+    )
+    figure.subplots_adjust(
+        left=0.145,
+        right=min(0.80, right),
+        top=1 - head / height,
+        bottom=0.37 / height,
+        hspace=0.16,
+    )
+    *strips, main = grid[:, 0]
+    draw_panel(main, panel, styles)
+    main.set_ylabel(label)
+    main.set_xlabel(r"Episode $n$")
+    draw_episodes(main, study)
+    for strip in strips:
+        _draw_theta(strip, study, styles)
+    figure.align_ylabels(grid)
+    _label_lines(main, panel, styles)
+    return figure
+
+
+def _draw_theta(
+    axes: Axes, study: StudyRegret, styles: Mapping[str, MethodStyle]
+) -> None:
+    """Draw θ_n as a slim strip in which the beginning of its change is named."""
+    draw_panel(axes, theta_panel(study), styles)
+    draw_episodes(axes, study)
+    axes.set_ylabel(r"$\theta_n$")
+    _tick_extremes(axes, study)
+    for start in study_changes(study)[:1]:
+        place = (start - 0.5, _free_height(study, start))
+        note(axes, "change", place, axes.get_xaxis_transform())
 
 
 def overview_figure(study: StudyRegret) -> Figure:
@@ -141,7 +157,7 @@ def overview_figure(study: StudyRegret) -> Figure:
                 draw_soft_resets(axes, study, styles)
                 if panel.references:
                     label_reference(axes, panel.references[0].label)
-            if not panel.curves:  # θ, one upright letter
+            if panel.key == "theta":  # one upright letter
                 axes.yaxis.label.set(rotation=0, va="center")
         _finish_columns(grid, len(panels))
         figure.align_ylabels(grid)

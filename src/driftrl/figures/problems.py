@@ -17,10 +17,13 @@ from driftrl.figures.style import (
     printed_style,
     problem_name,
 )
+from driftrl.figures.wording import listing
 from driftrl.regret import StudyRegret
 
 _LEAST_COLUMN_INCHES = 2.2
-_LEGEND_INCHES = 0.3
+_HEAD_INCHES = 0.52  # for the legend and the names of problems
+_FOOT_INCHES = 0.42
+_SHARE_INCHES = 0.752  # of a row, for each share of the height
 _ROWS = {
     "theta": (1, r"$\theta_n$"),
     "returns": (2, r"Return $J(\pi_n)$"),
@@ -32,44 +35,87 @@ _ROWS = {
 def problems_figure(studies: Sequence[StudyRegret]) -> Figure:
     """Draw θ_n, the return J(π_n) beside J*(θ_n), and R_n, a column for each problem.
 
-    Lines are means over seeds, bands one standard error to either side.  A row has one
-    vertical axis, so that problems can be compared by eye; beside machines of one's
-    own, whose rewards are of their own kind, each column has axes of its own.  A row
-    that no problem has is left out.
+    Lines are means over seeds, bands one standard error to either side.  Columns of one
+    task share their axes, so that problems can be compared by eye; another machine has
+    rewards and episodes of its own kind, and axes of its own.  A row that no problem
+    has is left out.
     """
     names = dict.fromkeys(one.method for study in studies for one in study.methods)
     styles = method_styles(names)
-    is_known = [study.table.known for study in studies]
-    rows = _ROWS if any(is_known) else {"returns": _ROWS["returns"]}
-    width, height = max(PAGE_INCHES, _LEAST_COLUMN_INCHES * len(studies)), 4.7
-    if not any(is_known):
-        height = 2.6
+    rows = _rows(studies)
+    groups = _like_columns(studies)
+    shares = [_ROWS[key][0] for key in rows]
+    width = max(PAGE_INCHES, _LEAST_COLUMN_INCHES * len(studies))
+    height = _HEAD_INCHES + _FOOT_INCHES + _SHARE_INCHES * sum(shares)
     with printed_style():
         figure = Figure(figsize=(width, height))
         grid = figure.subplots(
-            len(rows),
-            len(studies),
-            sharex="all" if all(is_known) else "col",
-            sharey="row" if all(is_known) else False,
-            squeeze=False,
-            height_ratios=[share for share, _ in rows.values()],
+            len(rows), len(studies), sharex="col", squeeze=False, height_ratios=shares
         )
         figure.subplots_adjust(
             left=0.62 / width,
             right=1 - 0.1 / width,
-            top=1 - (_LEGEND_INCHES + 0.22) / height,
-            bottom=0.42 / height,
+            top=1 - _HEAD_INCHES / height,
+            bottom=_FOOT_INCHES / height,
             hspace=0.12,
-            wspace=0.08 if all(is_known) else 0.26,
+            wspace=0.08 if len(groups) == 1 else 0.26,
         )
+        for columns in groups:
+            _share_axes(grid[:, columns])
         for column, study in zip(grid.T, studies, strict=True):
             _draw_column(dict(zip(rows, column, strict=True)), study, styles)
-        _fit_rows(grid, studies)
-        for axes, (_, label) in zip(grid[:, 0], rows.values(), strict=True):
-            axes.set_ylabel(label)
+        for columns in groups:
+            shown = [studies[place] for place in columns]
+            _fit_axes(dict(zip(rows, grid[:, columns[0]], strict=True)), shown)
+        for axes, key in zip(grid[:, 0], rows, strict=True):
+            axes.set_ylabel(_ROWS[key][1])
         figure.align_ylabels(grid[:, 0])
-        _draw_legend(figure, grid[list(rows).index("returns")], studies)
+        _draw_legend(figure, grid[rows.index("returns")], studies)
     return figure
+
+
+def problems_caption(studies: Sequence[StudyRegret]) -> str:
+    """Say what is drawn for several problems, and of which of them not all is known."""
+    rows = _rows(studies)
+    optimum = " with the best possible J*(θ)" if "regret" in rows else ""
+    shown = {
+        "theta": "the drift θ",
+        "returns": f"the return of each policy{optimum}",
+        "regret": "cumulative dynamic regret",
+    }
+    change = "; the dotted line marks where θ begins to change" * ("theta" in rows)
+    said = (
+        f"{listing([shown[key] for key in rows])}, a column for each problem. Lines "
+        f"are means over seeds, bands one standard error to either side{change}."
+    )
+    own = "" if len(_like_columns(studies)) == 1 else " Axes differ between machines."
+    lacking = any(_rows([study]) != rows for study in studies)
+    less = " Where J*(θ) is not known, the return is what there is to compare."
+    return said[0].upper() + said[1:] + own + less * lacking
+
+
+def _rows(studies: Sequence[StudyRegret]) -> list[str]:
+    """Return the keys of the rows that at least one problem has something for."""
+    found = {panel.key for study in studies for panel in study_panels(study)}
+    return [key for key in _ROWS if key in found]
+
+
+def _like_columns(studies: Sequence[StudyRegret]) -> list[list[int]]:
+    """Return the places of the problems of each task of which the same is known."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for place, study in enumerate(studies):
+        groups.setdefault((study.task, *_rows([study])), []).append(place)
+    return list(groups.values())
+
+
+def _share_axes(columns: np.ndarray) -> None:
+    """Give columns the axes of the first of them, and numbers at that one alone."""
+    first, others = columns[:, 0], columns[:, 1:]
+    for column in others.T:
+        column[0].sharex(first[0])  # the column's other panels follow
+        for axes, leader in zip(column, first, strict=True):
+            axes.sharey(leader)
+            axes.tick_params(labelleft=False)
 
 
 def _draw_column(
@@ -88,16 +134,16 @@ def _draw_column(
     places[-1].set_xlabel(r"Episode $n$")
 
 
-def _fit_rows(grid: np.ndarray, studies: Sequence[StudyRegret]) -> None:
-    """Undo what the last column set for all: the axes are shared."""
-    if not all(study.table.known for study in studies):
-        return
+def _fit_axes(column: Mapping[str, Axes], studies: Sequence[StudyRegret]) -> None:
+    """Fit axes to all the problems that share them; each has fitted them to itself."""
     longest = max(len(run.records) for study in studies for run in study.runs)
-    grid[0, 0].set_xlim(0.5, longest + 0.5)
-    panels = [regret_panel(study) for study in studies]
-    grid[-1, 0].autoscale(axis="y")
-    if all(panel.starts_at_zero for panel in panels):
-        grid[-1, 0].set_ylim(bottom=0)
+    for axes in column.values():
+        axes.set_xlim(0.5, longest + 0.5)
+    known = [study for study in studies if study.table.known]
+    if known:
+        column["regret"].autoscale(axis="y")
+        if all(regret_panel(study).starts_at_zero for study in known):
+            column["regret"].set_ylim(bottom=0)
 
 
 def _draw_legend(

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+import numpy as np
+
 from driftrl.figures.panels import soft_resets, study_panels
 from driftrl.figures.style import method_name, method_styles
 from driftrl.figures.wording import (
@@ -19,7 +21,7 @@ from driftrl.figures.wording import (
     span,
 )
 from driftrl.regret import StudyRegret
-from driftrl.results.curves import minutes_a_run
+from driftrl.results.curves import minutes_a_run, theta_is_known
 from driftrl.results.late import AFTER_RESET
 from driftrl.results.problems import flattened
 from driftrl.results.scores import late_returns, scores_of
@@ -28,7 +30,8 @@ from driftrl.results.table import csv_text, records_table
 
 # The result; details are smaller.
 _WIDE_PANELS = ("theta", "regret", "differences")
-_WIDE_RETURN_PANELS = ("returns", "differences")
+_WIDE_RETURN_PANELS = ("theta", "returns", "differences")
+_MOST_OPTIMA = 100  # rows of the oracle’s table
 _INTERVAL = f"{percent(LEVEL)} interval<small>t, then bootstrap</small>"
 
 
@@ -202,11 +205,11 @@ def _figure_section(part: Part) -> str:
         else ""
     )
     change = "; the dotted line marks where θ begins to change"
-    lines = "Lines are means over seeds, bands one standard error to either side"
-    if not part.study.table.known:
+    if not theta_is_known(part.study.runs):
         change = ""
-        if all(len(one.seeds) == 1 for one in part.study.methods):
-            lines = "A line is one run"
+    lines = "Lines are means over seeds, bands one standard error to either side"
+    if all(len(one.seeds) == 1 for one in part.study.methods):
+        lines = "A line is one run"
     note = f"<p>{lines}{change}.{ticks} Click a name to hide it.</p>"
     return f'{part.heading("Figures")}{note}<div class="figures">{cards}</div>'
 
@@ -227,9 +230,15 @@ def _oracle_section(part: Part) -> str:
     study = part.study
     used = {record.theta for run in study.runs for record in run.records}
     entries = [study.table.lookup(theta) for theta in sorted(used)]
+    # Where every run has its own course of θ there are thousands.
+    places = np.linspace(0, len(entries) - 1, min(len(entries), _MOST_OPTIMA))
+    shown = [entries[place] for place in np.round(places).astype(int)]
     rows = [
-        [f"{one.theta:.6g}", f"{one.value:.6g}", f"{one.error:.3g}"] for one in entries
+        [f"{one.theta:.6g}", f"{one.value:.6g}", f"{one.error:.3g}"] for one in shown
     ]
+    title = "J*(θ) for every θ that occurs"
+    if len(shown) < len(entries):
+        title = f"J*(θ) for {len(shown)} of the {len(entries)} θ that occur"
     largest = max(entry.error for entry in entries)
     count = counted(len(entries), "value")
     verdict = (
@@ -243,9 +252,7 @@ def _oracle_section(part: Part) -> str:
         f"{escape(study.table.provenance.rstrip('. '))}.</p>"
         f"<p>The largest stated error of the {count} used here is "
         f"{number(largest)}. {verdict}</p>"
-        + _folded(
-            "J*(θ) for every θ that occurs", _table(["θ", "J*(θ)", "Error"], rows)
-        )
+        + _folded(title, _table(["θ", "J*(θ)", "Error"], rows))
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from driftrl.figures.style import method_name, problem_name
 from driftrl.regret import GapStatistics, PairedDifference, StudyRegret
 from driftrl.results.comparison import Comparison
+from driftrl.results.curves import theta_is_known, theta_sequences
 from driftrl.results.late import AFTER_RESET, LAST_EPISODES
 from driftrl.results.records import Run
 from driftrl.results.scores import late_returns, scores_of
@@ -36,6 +37,8 @@ class _Words:
     """Which of the two is better."""
     unit: str
     than: str
+    compared: str
+    """What differences are differences of, where that has to be said."""
 
     def side(self, difference: float) -> str:
         """Return on which side of the baseline a method is."""
@@ -58,6 +61,7 @@ _REGRET = _Words(
     better=0,
     unit="",
     than="",
+    compared="",
 )
 _RETURN = _Words(
     span="Over",
@@ -70,6 +74,7 @@ _RETURN = _Words(
     better=1,
     unit=" an episode",
     than=" than",
+    compared=" in mean return",
 )
 
 
@@ -133,14 +138,15 @@ def listing(items: Sequence[str]) -> str:
 
 def study_summary(study: StudyRegret) -> list[str]:
     """Return the findings of a study as sentences, the most important first."""
-    words, differences = _words(study), scores_of(study).differences
-    is_short = len(differences) <= _MOST_COMPARED
+    words, scores = _words(study), scores_of(study)
+    is_short = len(scores.differences) <= _MOST_COMPARED
     sentences = [
         _best_sentence(study),
-        *(_difference_sentence(one, words) for one in differences if is_short),
+        *(_difference_sentence(one, words) for one in scores.differences if is_short),
         "" if is_short else _verdicts_sentence(study),
         _comparison_caveat(study),
-        _before_change_sentence(study.differences_before_change) if is_short else "",
+        _courses_sentence(study),
+        _before_change_sentence(scores.before_change, words) if is_short else "",
         _gap_sentence(study) if study.table.known else _late_sentence(study),
         _unfinished_sentence(study),
         _warning_sentence(study),
@@ -201,9 +207,10 @@ def _best_sentence(study: StudyRegret) -> str:
     count = len(best.values)
     seeds = f"mean ± standard error over {count} seeds" if count > 1 else "one seed"
     claim = words.best if len(study.methods) > 1 else words.only
-    where = f" with {problem_name(study.problem)}" if study.problem else ""
-    if not study.table.known and study.problem == study.task:
-        where = ""
+    # Where a study has several tasks, the label begins with the task.
+    tasks, _, rest = study.problem.partition(" ")
+    setting = rest if tasks == study.task else study.problem
+    where = f" with {problem_name(setting)}" if setting else ""
     return (
         f"{words.span} {counted(study.episodes, 'episode')} of {study.task}{where}, "
         f"{method_name(scores.best)} {claim} {mean_and_error(best)} ({seeds})."
@@ -269,7 +276,20 @@ def _comparison_caveat(study: StudyRegret) -> str:
     )
 
 
-def _before_change_sentence(differences: Sequence[PairedDifference]) -> str:
+def _courses_sentence(study: StudyRegret) -> str:
+    if not theta_is_known(study.runs) or len(theta_sequences(study.runs)) == 1:
+        return ""
+    last = [run.records[study.episodes - 1].theta for run in study.runs]
+    return (
+        "θ did not take the same course in every run: in episode "
+        f"{study.episodes} it lies between {min(last):.3g} and {max(last):.3g}. "
+        "Methods are compared at the same episode, not at the same θ."
+    )
+
+
+def _before_change_sentence(
+    differences: Sequence[PairedDifference], words: _Words
+) -> str:
     if not differences:
         return ""
     parts = [
@@ -279,7 +299,8 @@ def _before_change_sentence(differences: Sequence[PairedDifference]) -> str:
     ]
     return (
         f"Up to episode {differences[0].episode}, before θ begins to change, the "
-        f"differences to {method_name(differences[0].baseline)} were {listing(parts)}."
+        f"differences{words.compared} to {method_name(differences[0].baseline)} were "
+        f"{listing(parts)}."
     )
 
 

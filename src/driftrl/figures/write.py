@@ -8,18 +8,18 @@ from matplotlib.figure import Figure
 
 from driftrl.atomic import write_atomically
 from driftrl.errors import require
+from driftrl.figures.parking import drives_of, parking_figure
 from driftrl.figures.printed import (
     final_regret_figure,
     overview_figure,
     regret_figure,
     returns_figure,
 )
-from driftrl.figures.problems import problems_figure
+from driftrl.figures.problems import problems_caption, problems_figure
 from driftrl.figures.report import ALL, report_page
 from driftrl.figures.sections import Picture
 from driftrl.figures.style import render
 from driftrl.figures.sweep import sweep_figure, sweep_returns_figure, sweeps_of
-from driftrl.regret import StudyRegret
 from driftrl.results.comparison import Comparison
 
 FIGURES = {
@@ -32,13 +32,19 @@ RETURN_FIGURES = {"returns": returns_figure, "overview": overview_figure}
 """The same, where no regret is known."""
 SWEEP_FIGURES = {"sweep": sweep_figure, "sweep_returns": sweep_returns_figure}
 """The same, where settings were swept."""
+PARKING_FIGURES = {"parking": parking_figure}
+"""The same, where a car was to park and its drives are at hand."""
 _CAPTIONS = {
-    "problems": (
-        "All problems",
-        "The drift θ, the return of each policy with the best possible J*(θ), and "
-        "cumulative dynamic regret, a column for each problem. Lines are means over "
-        "seeds, bands one standard error to either side; the dotted line marks where θ "
-        "begins to change.",
+    "parking": (
+        "How the car parks",
+        "Left: the throttle θ, and the return of each policy; lines are means over "
+        "seeds, bands one standard error to either side, and the dotted line marks "
+        "where θ begins to change. Right: the car from above, as it drove while it "
+        "learned, in the last episode and, above that, in the last before θ began to "
+        "change. Cars stand along the drive with the median return of that method and "
+        "episode (of an even number of seeds, the lower of the middle two), the paler "
+        "the earlier, and point where they head. Thin lines are the ways of the other "
+        "seeds, with a dot where each ended; the dashed outline is the goal.",
     ),
     "sweep": (
         "Final regret over the swept setting",
@@ -50,12 +56,7 @@ _CAPTIONS = {
         "is a larger value. The black line is the best possible return J*(θ).",
     ),
 }
-_RETURN_CAPTIONS = {
-    "problems": (
-        "All problems",
-        "The return of each policy, a column for each problem. Lines are means over "
-        "seeds, bands one standard error to either side.",
-    ),
+_RETURN_CAPTIONS = _CAPTIONS | {
     "sweep": (
         "Mean return over the swept setting",
         "Mean over episodes and seeds, with one standard error to either side.",
@@ -96,15 +97,21 @@ def write_report(
     if not comparison.has_one_problem:
         figure = problems_figure(comparison.studies)
         written += _write_figure(figure, directory, "problems")
-        pictures[ALL] = [_picture("problems", written[-2], comparison.studies)]
+        caption = problems_caption(comparison.studies)
+        picture = Picture("All problems", caption, written[-2].read_bytes())
+        pictures[ALL] = [picture]
     endings = file_endings([study.problem for study in comparison.studies])
     for study, ending in zip(comparison.studies, endings, strict=True):
-        sweeps = SWEEP_FIGURES if sweeps_of(study) else {}
         figures = FIGURES if study.table.known else RETURN_FIGURES
-        for name, draw in {**figures, **sweeps}.items():
+        pictured = {
+            **(SWEEP_FIGURES if sweeps_of(study) else {}),
+            **(PARKING_FIGURES if drives_of(study) else {}),
+        }
+        for name, draw in {**figures, **pictured}.items():
             written += _write_figure(draw(study), directory, name + ending)
-            if name in sweeps:
-                picture = _picture(name, written[-2], [study])
+            if name in pictured:
+                captions = _CAPTIONS if study.table.known else _RETURN_CAPTIONS
+                picture = Picture(*captions[name], written[-2].read_bytes())
                 pictures.setdefault(study.problem, []).append(picture)
     page = directory / "report.html"
     text = report_page(comparison, title, description, pictures)
@@ -126,11 +133,3 @@ def _write_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
     for path in paths:
         write_atomically(path, render(figure, path.suffix[1:]))
     return paths
-
-
-def _picture(name: str, path: Path, shown: Sequence[StudyRegret]) -> Picture:
-    is_known = [study.table.known for study in shown]
-    title, caption = (_CAPTIONS if any(is_known) else _RETURN_CAPTIONS)[name]
-    if any(is_known) and not all(is_known):
-        caption += " Of machines of one’s own the returns alone are known."
-    return Picture(title, caption, path.read_bytes())

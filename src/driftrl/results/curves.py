@@ -1,6 +1,8 @@
 """Columns of the records as curves over episodes, and what can be read off them."""
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -34,11 +36,17 @@ def buffer_span(record: EpisodeRecord) -> float:
     return record.episode - record.first_retained
 
 
+def theta_is_known(runs: Sequence[Run]) -> bool:
+    """Whether every row says what θ was; a machine of one's own does not."""
+    return all(math.isfinite(row.theta) for run in runs for row in run.records)
+
+
 def theta_sequences(runs: Sequence[Run]) -> list[Float[np.ndarray, " N"]]:
     """Return the different courses of θ_n, longest first.
 
-    Runs of one study usually share one; an unfinished run's course is the beginning of
-    another's and is left out.
+    Runs of one problem share one where θ follows the episodes; an unfinished run's
+    course is the beginning of another's and is left out.  Where θ follows the decisions
+    and episodes may end early, every run has its own.
     """
     courses = [
         np.array([row.theta for row in run.records], dtype=float) for run in runs
@@ -59,6 +67,19 @@ def change_starts(thetas: Float[np.ndarray, " N"]) -> list[int]:
     changed = np.diff(thetas) != 0
     begins = changed[1:] & ~changed[:-1]
     return [int(index) + 3 for index in np.flatnonzero(begins)]
+
+
+def first_changes(runs: Sequence[Run]) -> list[int]:
+    """Return the episodes at which θ begins to change, in the run where it does first.
+
+    Before the first of them θ was constant in every run.
+    """
+    starts = [change_starts(course) for course in theta_sequences(runs)]
+    earliest = [
+        min(start for start in one if start is not None)
+        for one in zip_longest(*starts, fillvalue=None)
+    ]
+    return sorted(set(earliest))
 
 
 def reset_episodes(records: Sequence[EpisodeRecord]) -> list[int]:

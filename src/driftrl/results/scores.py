@@ -6,7 +6,7 @@ cancels in them::
     (R_baseline − R_method) / N = mean of J(π_method) − mean of J(π_baseline)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,8 @@ class Scores:
     """Of each method up to episode N, the baseline first."""
     differences: tuple[PairedDifference, ...]
     """Of each method to the baseline, on the seeds that both ran."""
+    before_change: tuple[PairedDifference, ...]
+    """The same up to the last episode before θ first changes; empty if it does not."""
     best: str
     """The method with the best mean."""
 
@@ -33,10 +35,15 @@ def scores_of(study: StudyRegret) -> Scores:
     if study.table.known:
         finals = {one.method: one.final for one in study.methods}
         best = min(finals, key=lambda method: finals[method].mean)
-        return Scores(finals, study.differences, best)
+        return Scores(finals, study.differences, study.differences_before_change, best)
     finals = mean_returns(study)
     best = max(finals, key=lambda method: finals[method].mean)
-    return Scores(finals, return_differences(study), best)
+    return Scores(
+        finals,
+        return_differences(study.differences),
+        return_differences(study.differences_before_change),
+        best,
+    )
 
 
 def mean_returns(study: StudyRegret) -> dict[str, Estimate]:
@@ -51,11 +58,13 @@ def mean_returns(study: StudyRegret) -> dict[str, Estimate]:
     return {method: estimate_mean(np.array(values)) for method, values in means.items()}
 
 
-def return_differences(study: StudyRegret) -> tuple[PairedDifference, ...]:
-    """Compare the mean return with the baseline’s on shared seeds; more is better."""
+def return_differences(
+    differences: Sequence[PairedDifference],
+) -> tuple[PairedDifference, ...]:
+    """Turn differences in R_n into those in mean return, of which more is better."""
     return tuple(
         replace(one, estimate=estimate_mean(-one.estimate.values / one.episode))
-        for one in study.differences
+        for one in differences
     )
 
 
