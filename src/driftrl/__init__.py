@@ -15,6 +15,7 @@ register()
 
 # Where the public names live; they are imported, with JAX, when they are first used.
 _HOMES = {
+    "Doubling": "driftrl.memory.forgetting",
     "KeepAll": "driftrl.memory.forgetting",
     "Reset": "driftrl.memory.forgetting",
     "RunConfig": "driftrl.config",

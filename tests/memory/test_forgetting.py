@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +14,12 @@ from driftrl.errors import InputError
 from driftrl.memory import forgetting
 from driftrl.memory.forgetting import (
     FORGETTING,
+    Doubling,
     Evidence,
     Forgetting,
     KeepAll,
     Reset,
+    Scheme,
     Since,
     Window,
     by_hand,
@@ -149,6 +151,8 @@ def test_what_is_forgotten_stays_forgotten(
         plain.Reset(size, unit="transitions"),
         plain.Window(size),
         plain.Window(size, unit="transitions"),
+        plain.Doubling(size / 10, 1 + size % 7),
+        plain.Doubling(size / 10, 1 + size % 7, "window"),
     ):
         known = enumerate(evidences, start=1)
         retained = [rule.first_retained(n, evidence) for n, evidence in known]
@@ -191,13 +195,66 @@ def test_the_text_leaves_the_episode_after_a_reset_without_data() -> None:
     assert all(Reset(period).first_retained(n, Evidence()) < n for n in range(2, 20))
 
 
+def test_doubling_by_hand() -> None:
+    """Epochs 1; 2-3; 4-7; 8-15; 16-31 with spans 1, 2, 2, 3, 4."""
+
+    def of(rule: Forgetting, last: int) -> list[int]:
+        return [rule.first_retained(n, Evidence()) for n in range(1, last + 1)]
+
+    resets = [1, 1, 1, 3, 3, 5, 5, 7, 7, 7, 10, 10, 10, 13, 13, 15, 15, 15, 15, 19]
+    assert of(Doubling(), 20) == resets
+    slid = [1, 1, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12, 12, 13, 14, 15, 16]
+    assert of(Doubling(scheme="window"), 20) == slid
+    # One epoch of 100 episodes, 1.5·√100 = 15: the other rules with 15.
+    assert of(Doubling(1.5, 100), 100) == of(Reset(15), 100)
+    assert of(Doubling(1.5, 100, "window"), 100) == of(Window(15), 100)
+    # Large factors never span more than an epoch.
+    assert of(Doubling(50.0), 16) == [1, 1, 1, 3, 3, 3, 3, *([7] * 8), 15]
+    assert [Doubling(1.0, 5).epoch(n) for n in (1, 5, 6, 15, 16, 35, 36)] == [
+        *((0, 1), (0, 1), (1, 6), (1, 6), (2, 16), (2, 16), (3, 36))
+    ]
+
+
+@given(
+    n=st.integers(1, 10**6),
+    factor=st.floats(0.01, 100.0),
+    first=st.integers(1, 50),
+    scheme=st.sampled_from(["reset", "window"]),
+)
+def test_doubling_spans_no_more_than_its_epoch_asks_for(
+    plain: Any, n: int, factor: float, first: int, scheme: Any
+) -> None:
+    rule = plain.Doubling(factor, first, scheme)
+    epoch, start = rule.epoch(n)
+    length = first * 2**epoch
+    assert start <= n < start + length
+    m = rule.first_retained(n, plain.Evidence())
+    assert 1 <= m <= n
+    assert n - m <= rule.span(epoch) <= min(length, factor * math.sqrt(length) + 1)
+    assert rule.first_retained(n + 1, plain.Evidence()) >= m
+    assert (n == 1) == (m == n), "every policy but the first is learned from something"
+    if scheme == "reset":
+        # Nothing of an earlier epoch but the episode that had just ended.
+        assert m >= start - 1
+
+
+@given(n=st.integers(1, 2000))
+def test_doubling_costs_a_constant_factor(n: int) -> None:
+    """Summed over epochs, L^{3/4} is at most 1/(1 - 2^{-3/4}) times N^{3/4}."""
+    epoch, start = Doubling().epoch(n)
+    before = sum(2 ** (0.75 * i) for i in range(epoch))
+    paid = before + (n - start + 1) ** 0.75
+    assert paid <= n**0.75 / (1 - 2**-0.75)
+
+
 def test_registry_has_every_kind() -> None:
-    assert list(FORGETTING) == ["keep_all", "reset", "window", "since"]
+    assert list(FORGETTING) == ["keep_all", "reset", "window", "doubling", "since"]
     assert all(rule.kind == kind for kind, rule in FORGETTING.items())
     assert {FORGETTING[kind]() for kind in FORGETTING} == {
         KeepAll(),
         Reset(10, "episodes", "algorithm"),
         Window(10, "episodes"),
+        Doubling(1.0, 1, "reset"),
         Since(1, KeepAll()),
     }
 
@@ -216,6 +273,10 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("window", {"window": 0}, "'window': window must be a whole number, at least 1"),
     ("window", {"window": -3}, "at least 1; received -3"),
     ("window", {"window": math.nan}, "at least 1; received nan"),
+    ("doubling", {"factor": 0.0}, r"'doubling': factor must be a .* received 0\.0\."),
+    ("doubling", {"factor": math.inf}, "finite number above 0; received inf"),
+    ("doubling", {"first_epoch": 0}, "first_epoch must be a whole number, at least 1"),
+    ("doubling", {"scheme": "windw"}, "Unknown scheme 'windw'. Did you mean 'window'?"),
     ("window", {"unit": "steps"}, r"Unknown unit 'steps'\..*Known: episodes, trans"),
 ]
 
@@ -257,6 +318,9 @@ def test_most_transitions_by_hand() -> None:
     assert most_transitions(Reset(period=100, unit="transitions"), 30, 40) == 100
     assert most_transitions(Window(window=9, unit="transitions"), 30, 40) == 40
     assert most_transitions(Window(window=5), 1, 40) == 0
+    # Episode 30 is in the epoch of 16, which spans 4; episode 1 has nothing before it.
+    assert most_transitions(Doubling(), 30, 40) == 160
+    assert most_transitions(Doubling(), 1, 40) == 0
 
 
 @given(lengths=HISTORIES, size=st.integers(1, 60), unit=st.sampled_from(UNITS))
@@ -264,7 +328,8 @@ def test_no_run_retains_more_than_most_transitions(
     lengths: list[int], size: int, unit: Any
 ) -> None:
     episodes = len(lengths) + 1
-    for rule in (KeepAll(), Reset(size, unit), Window(size, unit)):
+    doubling = [Doubling(size / 10, 1 + size % 7, kind) for kind in get_args(Scheme)]
+    for rule in (KeepAll(), Reset(size, unit), Window(size, unit), *doubling):
         most = most_transitions(rule, episodes, FULL_LENGTH)
         for n in range(1, episodes + 1):
             first = rule.first_retained(n, Evidence(tuple(lengths[: n - 1])))
@@ -289,6 +354,9 @@ def test_clock_of_each_rule_by_hand() -> None:
     # 40 transitions are four of these episodes; the fifth does not fit any more.
     assert rounds(Reset(period=40, unit="transitions"), lengths) == [6, 10]
     assert rounds(Window(window=40, unit="transitions"), lengths) == [5, 9, 13]
+    # Spans 2, 2 and 3 in the epochs from 2, 4 and 8 on.
+    assert rounds(Doubling(), lengths) == [4, 6, 8, 11]
+    assert rounds(Doubling(scheme="window"), lengths) == [2, 4, 6, 8, 11]
 
 
 def test_clock_counts_transitions_of_short_episodes() -> None:
@@ -323,3 +391,8 @@ def test_forgetting_by_hand() -> None:
     assert again == Since(8, Window(window=3))
     assert slides(rule) and not slides(by_hand(Reset(3), 2))
     assert most_transitions(rule, 30, 40) == 120
+    anytime = by_hand(Doubling(scheme="window"), 9)
+    assert slides(anytime) and not slides(by_hand(Doubling(), 9))
+    assert [anytime.first_retained(n, Evidence()) for n in (9, 10, 12, 13)] == [
+        *(6, 9, 9, 10)
+    ]

@@ -70,6 +70,7 @@ def test_rules_become_methods(tmp_path: Path) -> None:
         "sombrl": driftrl.KeepAll(),
         "r-ombrl": driftrl.Reset(3),
         "sw-ombrl": driftrl.Window(3),
+        "doubling": driftrl.Doubling(),
     }
     for method, rule in rules.items():
         done = train(
@@ -77,7 +78,7 @@ def test_rules_become_methods(tmp_path: Path) -> None:
         )
         text = (done.directory / "config.toml").read_text()
         assert f'method = "{method}"' in text and f'kind = "{rule.kind}"' in text
-    with pytest.raises(InputError, match="KeepAll, Reset or Window"):
+    with pytest.raises(InputError, match="KeepAll, Reset, Window or Doubling"):
         train(tanks(), forgetting=Since(1), out=tmp_path / "since")
 
 

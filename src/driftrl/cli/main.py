@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "oracle": ("driftrl.cli.oracle", "J*(θ), how it was obtained, and its error"),
     "regret": ("driftrl.cli.regret", "cumulative dynamic regret of recorded runs"),
     "report": ("driftrl.cli.report", "figures and one HTML page from recorded runs"),
+    "theory": ("driftrl.cli.theory", "H and w from the bound or from data; is σ right"),
     "play": ("driftrl.cli.play", "the newest policy of a run, as a video"),
     "export": ("driftrl.cli.export", "the newest policy of a run, for a robot"),
     "check-env": ("driftrl.cli.check_env", "is my environment usable, and how"),

@@ -27,7 +27,7 @@ from driftrl.envs.rccar_task import RCCAR
 from driftrl.envs.suite import MUJOCO_TASKS
 from driftrl.envs.task import Task
 from driftrl.errors import InputError, at_least, require, unknown_name
-from driftrl.memory.forgetting import Forgetting, KeepAll, Reset, Window
+from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,12 @@ METHODS: dict[str, Method] = {
             "SW-OMBRL",
             "Optimistic, forgets what is older than w episodes.",
             lambda task: Window(window=task.window, unit=task.forgets_in),
+        ),
+        Method(
+            "doubling",
+            "doubling",
+            "Optimistic, resets ever more rarely: needs neither H nor N.",
+            lambda task: Doubling(),
         ),
         Method(
             "mean",

@@ -7,6 +7,7 @@ only answers, and the memory reads what it answered.
 ``FORGETTING`` finds the rules by ``kind``, their name in files and on the command line.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -16,6 +17,7 @@ from driftrl.errors import require, unknown_name
 
 Unit = Literal["episodes", "transitions"]
 Index = Literal["algorithm", "text"]
+Scheme = Literal["reset", "window"]
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,67 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Doubling:
+    """Forget as the bound asks when nobody knows how long the run will be.
+
+    H ∝ γ^{1/4}·√N needs N.  The doubling trick (Besson & Kaufmann) cuts the run into
+    epochs of ℓ, 2ℓ, 4ℓ, … episodes and takes for each the span of its own length L_i::
+
+        p_i = min(L_i, ⌈c·√L_i⌉),   L_i = ℓ·2^i
+
+    c stands for γ^{1/4}, which grows like a power of a logarithm.  A regret of order
+    L_i^{3/4} in every epoch adds up to at most 1/(1 − 2^{−3/4}) ≈ 2.5 times N^{3/4}.
+
+    With resets every epoch begins anew, as the trick says, and resets come every p_i
+    episodes in it.  As in Algorithm 1, the episode just collected is kept, so that no
+    policy is without data: with e the first episode of the epoch
+    m(n) = max(1, e−1 + p_i·⌊(n−e)/p_i⌋).
+
+    A window need not begin anew.  The proof asks of the buffer only that no more than p
+    episodes are in it, and so a wider window slides on with what the narrower one still
+    held: m(n) = max(1, e−1−p_{i−1}, n−p_i).
+    """
+
+    kind: ClassVar[str] = "doubling"
+
+    factor: float = 1.0
+    """Factor c of √L_i, above 0; larger ones forget less."""
+    first_epoch: int = 1
+    """Length ℓ of the first epoch in episodes, at least 1."""
+    scheme: Scheme = "reset"
+    """Whether each epoch has resets or a window."""
+
+    def __post_init__(self) -> None:
+        _settle_size(self, "first_epoch")
+        _require_known("scheme", self.scheme, get_args(Scheme))
+        require(
+            isinstance(self.factor, int | float) and 0 < self.factor < math.inf,
+            "Forgetting rule 'doubling': factor must be a finite number above 0; "
+            f"received {self.factor!r}.",
+        )
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        epoch, start = self.epoch(n)
+        span = self.span(epoch)
+        if self.scheme == "reset":
+            return max(1, start - 1 + span * ((n - start) // span))
+        held = start - 1 - self.span(epoch - 1) if epoch else 0
+        return max(1, held, n - span)
+
+    def epoch(self, n: int) -> tuple[int, int]:
+        """Return the number i of episode n's epoch, from 0, and its first episode."""
+        _require_episode(n)
+        epoch = ((n - 1) // self.first_epoch + 1).bit_length() - 1
+        return epoch, self.first_epoch * (2**epoch - 1) + 1
+
+    def span(self, epoch: int) -> int:
+        """Return p_i, the most episodes that are learned from at once in epoch i."""
+        length = self.first_epoch * 2**epoch
+        return min(length, math.ceil(self.factor * math.sqrt(length)))
+
+
+@dataclass(frozen=True)
 class Since:
     """Forget what was before an episode, once and by hand; else as another rule does.
 
@@ -135,7 +198,7 @@ class Since:
 
     first: int = 1
     """The oldest episode k that is learned from."""
-    rule: KeepAll | Reset | Window = field(default_factory=KeepAll)
+    rule: KeepAll | Reset | Window | Doubling = field(default_factory=KeepAll)
     """How to forget otherwise."""
 
     def __post_init__(self) -> None:
@@ -147,11 +210,11 @@ class Since:
         return retained if n <= self.first else max(self.first, retained)
 
 
-Forgetting = KeepAll | Reset | Window | Since
+Forgetting = KeepAll | Reset | Window | Doubling | Since
 """Any forgetting rule that comes with driftrl."""
 
 FORGETTING: dict[str, type[Forgetting]] = {
-    rule.kind: rule for rule in (KeepAll, Reset, Window, Since)
+    rule.kind: rule for rule in (KeepAll, Reset, Window, Doubling, Since)
 }
 """Every forgetting rule by its kind."""
 
@@ -169,6 +232,8 @@ def most_transitions(rule: Forgetting, episodes: int, steps: int) -> int:
         return most_transitions(rule.rule, episodes, steps)
     if isinstance(rule, KeepAll):
         return everything
+    if isinstance(rule, Doubling):
+        return min(everything, rule.span(rule.epoch(episodes)[0]) * steps)
     size = rule.window if isinstance(rule, Window) else rule.period
     held = size * steps if rule.unit == "episodes" else max(size, steps)
     return min(everything, held)
@@ -178,16 +243,19 @@ def turns_over(rule: Forgetting, n: int, evidence: Evidence) -> bool:
     """Say whether the rule's clock comes round before episode n.
 
     A reset's does whenever it forgets, a window's whenever as much has been collected
-    as it holds, and nothing else's ever; forgetting by hand counts as well.  Soft
-    resets keep this time.
+    as it holds, a doubling rule's likewise in each of its epochs, and nothing else's
+    ever; forgetting by hand counts as well.  Soft resets keep this time.
     """
     if isinstance(rule, Since):
         return n == rule.first + 1 or turns_over(rule.rule, n, evidence)
     if n == 1 or isinstance(rule, KeepAll):
         return False
-    if isinstance(rule, Reset):
+    if isinstance(rule, Reset) or not slides(rule):
         before = Evidence(evidence.lengths[:-1])
         return rule.first_retained(n, evidence) != rule.first_retained(n - 1, before)
+    if isinstance(rule, Doubling):
+        epoch, start = rule.epoch(n)
+        return (n - start) % rule.span(epoch) == 0
     if rule.unit == "episodes":
         return (n - 1) % rule.window == 0
     lengths = _lengths_before(n, evidence)
@@ -196,7 +264,10 @@ def turns_over(rule: Forgetting, n: int, evidence: Evidence) -> bool:
 
 def slides(rule: Forgetting) -> bool:
     """Say whether a rule forgets bit by bit, as a window does."""
-    return isinstance(rule.rule if isinstance(rule, Since) else rule, Window)
+    rule = rule.rule if isinstance(rule, Since) else rule
+    if isinstance(rule, Doubling):
+        return rule.scheme == "window"
+    return isinstance(rule, Window)
 
 
 def by_hand(rule: Forgetting, first: int) -> Since:

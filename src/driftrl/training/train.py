@@ -13,7 +13,7 @@ from driftrl.envs.own import Env, OwnPlant, name_of, task_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.imagination.policy_rollout import Known
-from driftrl.memory.forgetting import Forgetting, KeepAll, Reset, Window
+from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
 from driftrl.results.records import RECORDS_FILE, read_records
 from driftrl.training.loop import OnEpisode, drive, ignored
 from driftrl.training.session import Session
@@ -41,7 +41,12 @@ class Trained:
 
 
 # The methods that are told apart by how they forget.
-_METHODS = {KeepAll: "sombrl", Reset: "r-ombrl", Window: "sw-ombrl"}
+_METHODS = {
+    KeepAll: "sombrl",
+    Reset: "r-ombrl",
+    Window: "sw-ombrl",
+    Doubling: "doubling",
+}
 
 
 def train(
@@ -71,7 +76,7 @@ def train(
     rule = Window(20) if forgetting is None else forgetting
     if type(rule) not in _METHODS:
         raise InputError(
-            f"forgetting must be KeepAll, Reset or Window, received {rule!r}."
+            f"forgetting must be KeepAll, Reset, Window or Doubling, received {rule!r}."
         )
     changes = {**(settings or {}), "episodes": episodes}
     config = configure(task_of(name_of(env), env), _METHODS[type(rule)], changes)

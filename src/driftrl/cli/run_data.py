@@ -1,0 +1,51 @@
+"""The data of a recorded run, for commands that look at it again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from driftrl.errors import require
+from driftrl.memory.episodes import load_episode
+from driftrl.results.records import CONFIG_FILE, Run, load_run
+from driftrl.types import Episode
+
+_MEMORY = "memory"
+
+
+def single_run(directory: Path) -> Run:
+    """Read the run in a directory, which must be that of one run."""
+    require(
+        (directory / CONFIG_FILE).is_file(),
+        f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. Name one "
+        "run, not a study.",
+    )
+    return load_run(directory)
+
+
+def episodes_of(run: Run, newest: int) -> list[Episode]:
+    """Return the newest episodes of a run, as they were lived through."""
+    memory = run.directory / _MEMORY
+    require(
+        memory.is_dir(),
+        f"{run.directory} has no {_MEMORY}/, only records: what the episodes held is "
+        "not known any more. `driftrl theory audit` needs no more than the records.",
+    )
+    last = len(run.records)
+    numbers = range(max(1, last - newest + 1), last + 1)
+    return [load_episode(memory, number) for number in numbers]
+
+
+def observations_of(run: Run) -> int:
+    """Return how many numbers the agent of a run observes.
+
+    The whole configuration is not read for that: records outlive their version.
+    """
+    if run.records and (run.directory / _MEMORY).is_dir():
+        return episodes_of(run, 1)[0].obs.shape[1]
+    environment = run.config.get("environment", {})
+    if environment.get("observations"):  # a machine of one's own
+        return environment["observations"]
+    from driftrl.envs.tasks import task_named
+
+    task = task_named(run.task)
+    variant = environment.get("observation", task.environment.observation)
+    return task.sizes(replace(task.environment, observation=variant))[0]

@@ -1,0 +1,183 @@
+"""A Gaussian process on landmarks, for hundreds of fits in seconds.
+
+With features φ such that φ(z)ᵀφ(z') ≈ 1 + z·z' + exp(−|z−z'|²/2), inputs divided by
+their length scales, the posterior of a data set depends on three sums over it: Σφφᵀ,
+Σφyᵀ and Σy².  Windows are differences of running sums, and one eigendecomposition gives
+the evidence of every noise level at once.
+
+It judges data, and drives nothing: the agents' own process is ``driftrl.models.gp``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh, solve_triangular
+
+from driftrl.memory.normaliser import Normaliser
+from driftrl.models.cholesky import pivoted_factor
+from driftrl.models.kernels import gram, kernel_named
+from driftrl.models.likelihood import Hyperparameters, fit_hyperparameters
+from driftrl.types import Episode
+
+# Points, spread over all episodes, that landmarks are taken from, and the prior
+# variance of a candidate that they may leave unexplained.
+_CANDIDATES, _TOLERANCE = 200, 1e-6
+_FIT_POINTS, _FIT_EPISODES, _FIT_STEPS = 200, 5, 30
+# Transitions of an episode that are looked at; they are spread over it.
+_MOST_ROWS = 1000
+# Noise variance in units of the prior variance.
+_NOISE_LEVELS = np.logspace(-8, 1, 28)
+
+Part = tuple[Float[np.ndarray, "T F"], Float[np.ndarray, "T S"]]
+"""Features and normalised changes of an episode."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """φ: a constant, the inputs, and the squared exponential on landmarks."""
+
+    inputs: Normaliser
+    outputs: Normaliser
+    length_scales: Float[np.ndarray, " D"]
+    landmarks: Float[np.ndarray, "R D"]
+    factor: Float[np.ndarray, "R R"]
+
+    def of(self, episode: Episode) -> Part:
+        """Return φ of an episode, and its normalised changes."""
+        raw, change = _pairs([episode])
+        x = self.inputs.normalise(raw) / self.length_scales
+        near = gram(kernel_named("se"), x, self.landmarks, np)
+        near = solve_triangular(self.factor, near.T, lower=True).T
+        features = np.concatenate([np.ones((len(x), 1)), x, near], axis=1)
+        return features, self.outputs.normalise(change)
+
+
+def fit_features(episodes: Sequence[Episode]) -> Features:
+    """Return features for all of the episodes, with length scales of the newest.
+
+    The length scales are found by marginal likelihood.  From all episodes a drift would
+    look like noise, or like a rougher function.
+    """
+    raw, change = _pairs(episodes)
+    inputs, outputs = Normaliser.fit(raw), Normaliser.fit(change)
+    newest_raw, newest_change = _pairs(episodes[-_FIT_EPISODES:])
+    rows = _spread(len(newest_raw), _FIT_POINTS)
+    scales = fit_hyperparameters(
+        "se",
+        Hyperparameters(np.ones(raw.shape[1]), 1.0, 0.1),
+        inputs.normalise(newest_raw[rows]),
+        outputs.normalise(newest_change[rows]),
+        steps=_FIT_STEPS,
+        learn_noise=True,
+    ).length_scales
+    candidates = inputs.normalise(raw[_spread(len(raw), _CANDIDATES)]) / scales
+    prior = gram(kernel_named("se"), candidates, candidates, np)
+    chosen = pivoted_factor(prior, _TOLERANCE)
+    return Features(inputs, outputs, scales, candidates[chosen.pivots], chosen.basis)
+
+
+def _pairs(episodes: Sequence[Episode]) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (state, action) and outputs (change of the state)."""
+    inputs, changes = [], []
+    for episode in episodes:
+        rows = _spread(len(episode), _MOST_ROWS)
+        obs = episode.obs[rows].astype(np.float64)
+        inputs.append(np.concatenate([obs, episode.actions[rows]], axis=1))
+        changes.append(episode.next_obs[rows] - obs)
+    return np.concatenate(inputs), np.concatenate(changes)
+
+
+def _spread(size: int, most: int) -> np.ndarray:
+    return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a posterior needs to know of a data set of n points."""
+
+    gram: Float[np.ndarray, "F F"]
+    """A = Σφφᵀ."""
+    cross: Float[np.ndarray, "F S"]
+    """b = Σφyᵀ."""
+    square: Float[np.ndarray, " S"]
+    """Σy², output by output."""
+    count: float
+    """n."""
+
+    def __add__(self, other: "Sums") -> "Sums":
+        """Return the sums over both data sets."""
+        return Sums(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.square + other.square,
+            self.count + other.count,
+        )
+
+
+class RunningSums:
+    """Sums over all episodes up to each one."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        """Add up the episodes 1, 2, … of a run."""
+        self._gram = _running([phi.T @ phi for phi, _ in parts])
+        self._cross = _running([phi.T @ y for phi, y in parts])
+        self._square = _running([(y * y).sum(axis=0) for _, y in parts])
+        self._count = _running([np.array([float(len(y))]) for _, y in parts])
+
+    def between(self, first: int, end: int) -> Sums:
+        """Return the sums over the episodes first … end − 1, counted from 1."""
+        gram_sum, cross, square, count = (
+            table[end - 1] - table[first - 1]
+            for table in (self._gram, self._cross, self._square, self._count)
+        )
+        return Sums(gram_sum, cross, square, float(count[0]))
+
+
+def _running(terms: Sequence[np.ndarray]) -> np.ndarray:
+    return np.cumsum([np.zeros_like(terms[0]), *terms], axis=0)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The posterior of the weights of φ, an output a column."""
+
+    basis: Float[np.ndarray, "F F"]
+    """Q of A = QΛQᵀ; weights and variances are along its columns."""
+    weights: Float[np.ndarray, "F S"]
+    variances: Float[np.ndarray, "F S"]
+    noise: Float[np.ndarray, " S"]
+    """s², the variance of the noise."""
+    level: Float[np.ndarray, " S"]
+    """κ, the noise variance in units of the prior variance."""
+    evidence: Float[np.ndarray, " S"]
+    """Log density of the data, but for a constant of them."""
+
+    def predict(self, phi: Float[np.ndarray, "T F"]) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and variances, those with the noise."""
+        along = phi @ self.basis
+        return along @ self.weights, along**2 @ self.variances + self.noise
+
+
+def posterior(sums: Sums) -> Belief:
+    """Return the posterior at the noise level of largest evidence, output by output.
+
+    With A = QΛQᵀ, b̃ = Qᵀb and the ratio κ of noise and prior variance, the evidence of
+    n numbers at its best noise variance s² = (Σy² − Σ b̃²/(Λ+κ))/n is, but for a
+    constant, −½·(n·log s² + Σ log(1 + Λ/κ)).
+    """
+    values, basis = eigh(sums.gram, check_finite=False)
+    values = np.maximum(values, 0.0)[:, None]
+    along = basis.T @ sums.cross
+    explained = (along**2).T @ (1.0 / (values + _NOISE_LEVELS))
+    left = np.maximum(sums.square[:, None] - explained, 1e-12 * sums.count)
+    noise = left / sums.count
+    penalty = np.log1p(values / _NOISE_LEVELS).sum(axis=0)
+    evidence = -0.5 * (sums.count * np.log(noise) + penalty)
+    best = np.argmax(evidence, axis=1)
+    picked = (np.arange(len(best)), best)
+    noise, level = noise[picked], _NOISE_LEVELS[best]
+    shrunk = values + level
+    weights, variances = along / shrunk, noise / shrunk
+    return Belief(basis, weights, variances, noise, level, evidence[picked])

@@ -1,0 +1,108 @@
+"""The quantities of the paper's bound, measured: on the data of a run, or for a kernel.
+
+How complex the dynamics are (γ_N, B), how noisy (σ) and how much they moved (P_N), in
+the norm of a kernel that was fitted to the run itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from driftrl.errors import positive
+from driftrl.models.kernels import gram, kernel_named
+from driftrl.models.landmarks import Sums, fit_features, posterior
+from driftrl.theory.information import greedy_gain_of_kernel
+from driftrl.types import Episode
+
+# Of so many inputs greedy selection picks at most so many.
+_CANDIDATES, _MOST_POINTS = 1500, 1000
+# Prior size of the whole displacement in units of the dynamics' own; the evidence
+# decides, and may find that nothing moved.
+_REACHES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Numbers of a run, in units of the spread of its changes, outputs averaged."""
+
+    gain: float
+    """γ_N: information gain of the data at hand."""
+    variation: float
+    """P_N, the outputs added."""
+    rkhs_bound: float
+    """B: the largest norm of an output."""
+    noise_std: float
+    """σ in units of the prior's standard deviation."""
+
+
+def measure(
+    episodes: Sequence[Episode], clock: Float[np.ndarray, " N"] | None = None
+) -> Measured:
+    """Measure γ_N, P_N, B and σ.
+
+    The dynamics are taken to move along one direction, f_n = f + c_n·g, for a clock c:
+    θ where it is known and the number of the episode where it is not.  Then
+    P_N = Σ_j ‖g_j‖·Σ_n |c_{n+1} − c_n|, and one regression on (φ, c_n·φ) finds g.  If
+    an unknown θ goes back and forth, the dynamics move further than this says.
+
+    Norms are those of the kernel with the prior variance that the evidence asks for.
+    """
+    clock = np.arange(len(episodes), dtype=np.float64) if clock is None else clock
+    travelled = float(np.abs(np.diff(clock)).sum())
+    extent = float(np.ptp(clock)) or 1.0
+    moments = _moments(episodes, (clock - clock.mean()) / extent)
+    fits = [(posterior(_with_reach(moments, reach)), reach) for reach in _REACHES]
+    belief, reach = max(fits, key=lambda one: float(one[0].evidence.sum()))
+    weights = belief.basis @ belief.weights
+    prior_std = np.sqrt(belief.noise / belief.level)
+    still, moved = np.linalg.norm(np.split(weights, 2), axis=1) / prior_std
+    size = len(weights) // 2
+    values = np.maximum(np.linalg.eigvalsh(moments.gram[:size, :size]), 0.0)
+    gains = 0.5 * np.log1p(values[:, None] / belief.level).sum(axis=0)
+    return Measured(
+        gain=float(gains.mean()),
+        variation=reach * float(moved.sum()) * travelled / extent,
+        rkhs_bound=float(still.max()),
+        noise_std=float(np.sqrt(belief.level).mean()),
+    )
+
+
+def _moments(episodes: Sequence[Episode], times: Float[np.ndarray, " N"]) -> Sums:
+    """Return the sums of the features (φ, c·φ) over all episodes."""
+    features = fit_features(episodes)
+    total: Sums | None = None
+    for episode, time in zip(episodes, times, strict=True):
+        phi, y = features.of(episode)
+        wide = np.concatenate([phi, time * phi], axis=1)
+        seen = Sums(wide.T @ wide, wide.T @ y, (y * y).sum(axis=0), float(len(y)))
+        total = seen if total is None else total + seen
+    assert total is not None
+    return total
+
+
+def _with_reach(moments: Sums, reach: float) -> Sums:
+    """Return the sums for features (φ, r·c·φ): r is the prior size of what moved."""
+    scale = np.repeat([1.0, reach], len(moments.gram) // 2)
+    return replace(
+        moments,
+        gram=scale[:, None] * moments.gram * scale,
+        cross=scale[:, None] * moments.cross,
+    )
+
+
+def gain_curve(
+    kernel_name: str, dimension: int, length_scale: float, noise_std: float, points: int
+) -> Float[np.ndarray, " M"]:
+    """Return γ_1 … γ_M, greedily, over inputs of spread 1 in every dimension.
+
+    The inputs are drawn evenly from a cube; M is ``points``, but at most 1,000, from
+    where on known rates take over (``driftrl.theory.information.scaled_rate``).
+    """
+    positive("The length scale", length_scale)
+    kernel = kernel_named(kernel_name)
+    half = np.sqrt(3.0)
+    drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
+    matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
+    return greedy_gain_of_kernel(matrix, min(points, _MOST_POINTS), noise_std).curve

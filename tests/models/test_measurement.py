@@ -1,0 +1,59 @@
+"""γ_N and P_N measured on data whose drift is known."""
+
+import numpy as np
+import pytest
+
+from driftrl.errors import InputError
+from driftrl.models.measurement import gain_curve, measure
+from driftrl.types import Episode
+
+
+def driven(gains: np.ndarray, steps: int = 20) -> list[Episode]:
+    """Return episodes of x' = 0.9·x + gain·u, with a little noise."""
+    draw = np.random.default_rng(7)
+    episodes = []
+    for gain in gains:
+        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
+        after = 0.9 * obs + gain * actions + 1e-3 * draw.standard_normal((steps, 1))
+        episodes.append(Episode(obs, actions, np.zeros(steps), after, False))
+    return episodes
+
+
+def test_variation_grows_with_the_drift() -> None:
+    still, little, much = (
+        measure(driven(np.linspace(1.0, end, 12))).variation for end in (1.0, 0.8, 0.2)
+    )
+    assert still == 0.0 < little < much
+
+
+def test_variation_is_the_way_and_not_the_distance() -> None:
+    """The same episodes in another order, but for the five that set length scales.
+
+    Back and forth seven times and halfway is 7.5, once and halfway 1.5.
+    """
+    zigzag, tail = np.array([0.0, 1.0] * 4), np.full(5, 0.5)
+    ways = [np.concatenate([front, tail]) for front in (zigzag, np.sort(zigzag))]
+    episodes = driven(0.4 + 0.6 * ways[0])
+    order = [*np.argsort(zigzag, kind="stable"), *range(8, 13)]
+    long = measure(episodes, ways[0]).variation
+    short = measure([episodes[place] for place in order], ways[1]).variation
+    assert long == pytest.approx(5 * short, rel=0.1)
+    # Whatever the unit of θ.
+    assert measure(episodes, 7.0 - 100 * ways[0]).variation == pytest.approx(long)
+
+
+def test_constant_theta_is_no_variation() -> None:
+    found = measure(driven(np.full(8, 0.5)), np.full(8, 2.0))
+    assert found.variation == 0.0
+    assert found.gain > 0 and found.rkhs_bound > 0 and found.noise_std < 0.1
+
+
+def test_gain_curve_by_hand_and_its_limit() -> None:
+    curve = gain_curve("se", 2, 1.0, 0.5, 30)
+    # The first point of any stationary kernel: ½·log(1 + 1/σ²).
+    assert curve[0] == pytest.approx(0.5 * np.log(5.0))
+    assert len(curve) == 30 and (np.diff(curve) > 0).all()
+    assert (np.diff(curve, 2) < 1e-9).all()
+    assert (gain_curve("se", 2, 4.0, 0.5, 30) < curve + 1e-12).all()
+    with pytest.raises(InputError, match="The length scale must be positive"):
+        gain_curve("se", 2, 0.0, 0.5, 30)

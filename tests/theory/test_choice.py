@@ -1,0 +1,86 @@
+"""The span from the bound: closed form against search, and the order's shape."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftrl.errors import InputError
+from driftrl.theory.choice import choose
+from driftrl.theory.regret_bound import informed_span, regret_orders
+from driftrl.theory.setting import Setting
+
+SETTING = Setting(steps=10, outputs=2)
+
+
+def test_pendulum_by_hand() -> None:
+    """γ^{1/4}·√(N/3P) = 265^{1/4}·√(30/63) = 4.0347·0.6901 = 2.784."""
+    found = choose(SETTING, episodes=30, variation=21.0, gain_of_span=lambda p: 265.0)
+    assert found.informed == pytest.approx(2.7842, abs=1e-3)
+    assert found.tuned == pytest.approx(22.099, abs=1e-2)
+    assert found.span == 3 and found.order == 3
+    assert found.terms is not None
+    # N·√(γ³/p) and γ·p^{3/2}·P at p = 4.
+    assert found.terms.learning[3] == pytest.approx(30 * math.sqrt(265**3 / 4))
+    assert found.terms.drift[3] == pytest.approx(265 * 8 * 21)
+    assert found.reset is not None and found.reset.is_vacuous
+
+
+def test_growing_gain_asks_for_shorter_spans() -> None:
+    found = choose(SETTING, episodes=30, variation=1.0, gain_of_span=lambda p: 10.0 * p)
+    assert found.gain == 300.0
+    assert found.order == 1 < found.span == 13
+
+
+def test_without_variation_everything_is_kept() -> None:
+    found = choose(SETTING, episodes=30, variation=0.0, gain_of_span=lambda p: 5.0)
+    assert found.span == 30 and found.informed is None
+
+
+def test_unknown_variation_leaves_the_papers_choice() -> None:
+    found = choose(SETTING, episodes=100, variation=None, gain_of_span=lambda p: 16.0)
+    assert (found.span, found.tuned, found.terms) == (20, pytest.approx(20.0), None)
+    short = choose(SETTING, episodes=4, variation=None, gain_of_span=lambda p: 1e6)
+    assert short.span == 4
+
+
+@settings(max_examples=15)
+@given(
+    episodes=st.integers(2, 20),
+    variation=st.floats(0.01, 100.0),
+    gain=st.floats(1.0, 1000.0),
+)
+def test_search_finds_the_closed_form(
+    episodes: int, variation: float, gain: float
+) -> None:
+    found = choose(
+        SETTING, episodes=episodes, variation=variation, gain_of_span=lambda p: gain
+    )
+    assert found.informed is not None and found.terms is not None
+    clipped = min(max(found.informed, 1.0), float(episodes))
+    assert abs(found.span - clipped) < 1.0
+    assert found.terms.total[found.span - 1] == np.min(found.terms.total)
+
+
+def test_half_the_best_span_costs_less_than_twice() -> None:
+    """As ``driftrl.theory.recommendation`` says: 15 % and 24 %."""
+    best, half, twice = regret_orders(400, [20, 10, 40], 1 / 3, 1.0).total
+    assert informed_span(400, 1 / 3, 1.0) == pytest.approx(20)
+    assert (half / best, twice / best) == pytest.approx((1.149, 1.237), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "variation", "sentence"),
+    [
+        (1, 1.0, "A bound needs N of at least 2 episodes, received 1"),
+        (30, -1.0, "variation P_N must be a number of at least 0, received -1.0"),
+        (30, math.nan, "variation P_N must be a number of at least 0, received nan"),
+    ],
+)
+def test_bad_input_is_refused(episodes: int, variation: float, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        choose(
+            SETTING, episodes=episodes, variation=variation, gain_of_span=lambda p: 1.0
+        )
