@@ -48,14 +48,14 @@ def main(argv: list[str]) -> int:
 
 
 def _with_oracle(comparison: "Comparison", directory: Path) -> "Comparison":
-    """Return the problems that have an oracle, and say which have none."""
+    """Return the problems that have an oracle, and say which have none, and why."""
     known = tuple(study for study in comparison.studies if study.table.known)
-    others = [study.task for study in comparison.studies if not study.table.known]
+    others = [study for study in comparison.studies if not study.table.known]
     if not others:
         return comparison
+    tasks = ", ".join(dict.fromkeys(study.task for study in others))
     message = (
-        f"There is no oracle for runs of {', '.join(dict.fromkeys(others))} whose θ is "
-        "not known, such as those of a machine of one's own, and so no regret. "
+        f"No regret is known for runs of {tasks}. {others[0].table.provenance} "
         f"`driftrl report {directory}` shows the returns."
     )
     if not known:
@@ -64,30 +64,47 @@ def _with_oracle(comparison: "Comparison", directory: Path) -> "Comparison":
     return replace(comparison, studies=known)
 
 
-def compare(directory: Path) -> "Comparison":
+def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
     """Compare the recorded runs of a directory, with the oracle where there is one.
 
     Nobody's own machine is made for that: its records are enough.
+
+    Args:
+        directory: Directory of a study or of a single run.
+        returns_only: Ask no oracle, for one that must be trained takes its time.
     """
     prepare(os.environ)
-    from driftrl.envs.own import is_own
-    from driftrl.regret import NO_ORACLE
+    from driftrl.regret import OracleTable
     from driftrl.results.comparison import compare_problems
     from driftrl.results.records import load_runs
 
     everything = load_runs(directory)
 
     def oracle(runs: "Sequence[Run]") -> "OracleTable":
-        thetas = [record.theta for run in runs for record in run.records]
-        # A robot need not tell θ, even if it is the twin of a task of ours.
-        if is_own(runs[0].task) or not all(map(math.isfinite, thetas)):
-            return NO_ORACLE
+        reason = "" if not returns_only else "J* was not asked for."
+        reason = _without_oracle(runs) or reason
+        if reason:
+            return OracleTable((), reason, known=False)
         from driftrl.oracles.lookup import oracle_of_runs
 
         with oracle_progress() as tell:
             return oracle_of_runs(runs, tell, shown=everything)
 
     return compare_problems(everything, oracle)
+
+
+def _without_oracle(runs: "Sequence[Run]") -> str:
+    """Return why there can't be an oracle for runs, or nothing if there can."""
+    from driftrl.envs.own import is_own
+    from driftrl.regret import NO_ORACLE
+
+    thetas = [record.theta for run in runs for record in run.records]
+    # A robot need not tell θ, even if it is the twin of a task of ours.
+    if is_own(runs[0].task) or not all(map(math.isfinite, thetas)):
+        return NO_ORACLE.provenance
+    if any(run.config.get("also") for run in runs):
+        return "There is no oracle where more than one parameter drifts."
+    return ""
 
 
 def print_comparison(comparison: "Comparison") -> None:

@@ -19,22 +19,24 @@ class Arguments:
 
     directory: Annotated[Path, tyro.conf.Positional]
     """Directory of a study, of runs or of calibration, or of a single run."""
+    returns: bool = False
+    """Show returns alone, and train no oracle for the regret, which may take long."""
 
 
 def main(argv: list[str]) -> int:
     """Draw the report of recorded runs."""
     summary = "Draw figures and one HTML page from recorded runs."
-    directory = parse(Arguments, argv, "report", summary).directory
-    if is_calibration(directory):
-        tell_calibration(directory)
+    arguments = parse(Arguments, argv, "report", summary)
+    if is_calibration(arguments.directory):
+        tell_calibration(arguments.directory)
     else:
-        write_and_tell(directory)
+        write_and_tell(arguments.directory, returns_only=arguments.returns)
     return 0
 
 
-def write_and_tell(directory: Path) -> None:
+def write_and_tell(directory: Path, *, returns_only: bool = False) -> None:
     """Write the report of a directory of results and say where it is."""
-    comparison = compare(directory)
+    comparison = compare(directory, returns_only=returns_only)
     from driftrl.figures.write import write_report
 
     title, description = directory.name, ""
