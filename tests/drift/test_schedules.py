@@ -22,6 +22,7 @@ from driftrl.drift.schedules import (
     Geometric,
     Join,
     Linear,
+    Logarithmic,
     Piecewise,
     RandomWalk,
     Schedule,
@@ -40,6 +41,7 @@ KINDS = [
     "cyclic",
     "random_walk",
     "geometric",
+    "logarithmic",
     "join",
 ]
 
@@ -99,6 +101,18 @@ HAND_COMPUTED = [
     (
         Geometric(theta_max=8.0, theta_min=1.5, ratio=0.5, start=1),
         {0: 8.0, 1: 8.0, 2: 4.0, 3: 2.0, 4: 1.5, 5: 1.5, 5000: 1.5},
+    ),
+    # log 2 = 0.6931471805599453, log 3 = 1.0986122886681098, log 8 > 2.
+    (
+        Logarithmic(theta_max=3.0, theta_min=2.0, rate=0.5, start=1),
+        {
+            0: 3.0,
+            1: 3.0,
+            2: 3 - 0.5 * 0.6931471805599453,
+            3: 3 - 0.5 * 1.0986122886681098,
+            8: 2.0,
+            11: 2.0,
+        },
     ),
     # The second part has been falling on the common clock since clock 2.
     (
@@ -219,7 +233,15 @@ def test_every_default_drifts_from_two_towards_one(kind: str) -> None:
     assert min(values) >= 1.0
 
 
-BOUNDED = ["exponential", "linear", "step", "cyclic", "random_walk", "geometric"]
+BOUNDED = [
+    "exponential",
+    "linear",
+    "step",
+    "cyclic",
+    "random_walk",
+    "geometric",
+    "logarithmic",
+]
 
 
 @pytest.mark.parametrize("kind", BOUNDED)
@@ -296,6 +318,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("geometric", {"ratio": 0.0}, r"ratio must be above 0 and at most 1; received 0"),
     ("geometric", {"ratio": 1.1}, r"ratio must be above 0 and at most 1; received 1"),
     ("geometric", {"theta_min": -1.0}, r"theta_min must be at least 0; received -1"),
+    ("logarithmic", {"rate": -0.1}, r"rate must be at least 0; received -0\.1"),
     ("piecewise", {"values": (2.0, math.nan)}, "values must be finite numbers; rec"),
     ("piecewise", {"values": (1.0,)}, "received 1 values and 1 boundaries"),
     ("piecewise", {"boundaries": (-1,)}, "boundaries must be increasing whole numbers"),

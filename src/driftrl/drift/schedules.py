@@ -245,8 +245,47 @@ class Geometric:
         return max(self.theta_max * self.ratio**elapsed, self.theta_min)
 
 
+@dataclass(frozen=True)
+class Logarithmic:
+    """Ever slower wear: θ_n = max(θ_max − a·log(1 + max(0, n−start)), θ_min).
+
+    Its variation grows as log N, the paper's example of a budget under which the regret
+    stays sublinear.
+    """
+
+    kind: ClassVar[str] = "logarithmic"
+
+    theta_max: float = 2.0
+    """Value of θ before the wear."""
+    theta_min: float = 1.0
+    """Floor below which θ does not fall."""
+    rate: float = 0.2
+    """What θ loses while the elapsed time grows by a factor of e, at least 0."""
+    start: int = 10
+    """Last clock before the wear."""
+
+    def __post_init__(self) -> None:
+        _settle_bounds(self)
+        _settle_numbers(self, "rate")
+        _settle_whole(self, "start", least=0)
+        _demand(self, self.rate >= 0, "rate", self.rate, "at least 0")
+
+    def __call__(self, clock: int) -> float:
+        """Return θ at this clock."""
+        elapsed = max(0, _settled_clock(clock) - self.start)
+        return max(self.theta_max - self.rate * math.log1p(elapsed), self.theta_min)
+
+
 Part = (
-    Constant | Exponential | Linear | Step | Piecewise | Cyclic | RandomWalk | Geometric
+    Constant
+    | Exponential
+    | Linear
+    | Step
+    | Piecewise
+    | Cyclic
+    | RandomWalk
+    | Geometric
+    | Logarithmic
 )
 """The schedules that a join may be made of: all but a join."""
 
@@ -308,6 +347,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
         Cyclic,
         RandomWalk,
         Geometric,
+        Logarithmic,
         Join,
         Unknown,
     )
