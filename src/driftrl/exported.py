@@ -85,8 +85,9 @@ class Policy:
         """Return what to command the machine, in its own units, within its bounds."""
         if self.low is None or self.high is None:
             raise PolicyError(
-                "This policy does not know the bounds of its machine; call it as a "
-                "function, and scale its actions from [−1, 1] yourself."
+                "This policy does not know the bounds of its machine: export it again "
+                "with --low and --high (driftrl export --help), or call it as a "
+                "function, for actions in [−1, 1]."
             )
         share = 0.5 * (self(obs) + 1.0)
         return np.clip(self.low + share * (self.high - self.low), self.low, self.high)

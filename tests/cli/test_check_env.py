@@ -93,7 +93,9 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_must_be_mended_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-env", "tank_to_check:broken"]) == 1
-    first, second = capsys.readouterr().out.splitlines()[:2]
+    out = capsys.readouterr().out
+    first, second = out.splitlines()[:2]
+    assert "Worth knowing" not in out and "start from" not in out
     assert first == "tank_to_check:broken can't be learned before this is mended:"
     assert second == (
         "  1. step() number 1 of an episode returned what is not finite: number 0 "
@@ -112,6 +114,8 @@ def test_what_must_be_mended_comes_first(capsys: pytest.CaptureFixture[str]) -> 
     [
         ("no_such_module:make", "There is no module 'no_such_module'"),
         ("tank_to_check", "is named MODULE:FACTORY"),
+        ("tank_to_check.py:make", "imports it: write tank_to_check:make."),
+        ("Pendulum-v1", "'Pendulum-v1' is registered with Gymnasium"),
         ("tank_to_check:gone", "has no 'gone'"),
         ("tank_to_check:number", "must be a function or class"),
         ("tank_to_check:three", "made 3, which is no gymnasium.Env."),

@@ -128,12 +128,20 @@ def test_run_resume_and_refuse(
     before = (tmp_path / "r" / "episodes.jsonl").read_bytes()
     assert main([*argv, "--resume"]) == 0
     assert (tmp_path / "r" / "episodes.jsonl").read_bytes() == before
+    # The run that is there says what it is, and may become longer.
+    said(capsys)
+    assert (
+        main(["run", "--resume", "--out", str(tmp_path / "r"), "--episodes", "3"]) == 0
+    )
+    out, err = said(capsys)
+    assert "   3/3 " in out and out.splitlines()[1].endswith("  done") and err == ""
     config = (tmp_path / "r" / "config.toml").read_text()
     assert 'method = "sw-ombrl"' in config and "[versions]" in config
     assert 'jax = "' in config and 'driftrl = "' in config
     # A stored configuration runs again, as it is.
     again = ["run", "pendulum", "--config", str(tmp_path / "r" / "config.toml")]
-    assert main([*again, "--out", str(tmp_path / "again")]) == 0
+    assert main([*again, "--out", str(tmp_path / "again"), "--resume"]) == 0
+    assert "again holds no run yet: a new one begins" in said(capsys)[1]
     assert (tmp_path / "again" / "episodes.jsonl").exists()
 
 
@@ -197,3 +205,14 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "--resume" in err and "Traceback" not in err
+
+
+def test_a_length_that_is_assumed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("driftrl.training.loop.run", lambda *_, **__: None)
+    argv = ["run", "tests.envs.test_own:Press", "--out", str(tmp_path / "r")]
+    assert main(argv) == 0
+    assert "no length of an episode: 1000 steps are assumed" in said(capsys)[1]
+    assert main([*argv, "--environment.steps", "30"]) == 0
+    assert said(capsys)[1] == ""

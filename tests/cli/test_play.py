@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -14,10 +15,11 @@ import pytest
 from driftrl.cli.main import main
 from driftrl.config import RunConfig
 from driftrl.config_file import to_dict, toml_text
-from driftrl.envs.drifting import freeze, make_env
+from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.tasks import configure
 from driftrl.training import assembly, loop, playback
 from driftrl.training.checkpoint import load_checkpoint
+from driftrl.training.filming import NoPicture
 from driftrl.training.run_directory import RunDirectory
 from driftrl.training.streams import Purpose, integer_for, key_for
 from driftrl.training.video import headless
@@ -122,6 +124,7 @@ def test_plays_the_newest_policy_on_the_last_system(
         "theta": theta,
         "seed": 3,
         "video": document["video"],
+        "unfilmed": None,
     }
     name = f"videos/play-000003-episode3-theta{theta:.4g}-s3.mp4"
     assert document["video"] == str(run / name)
@@ -142,6 +145,37 @@ def test_says_in_words_how_it_went_and_where_the_video_is(
         f"The policy after 3 episodes has return {value:.2f} at θ = 2.5.\n"
         f"The video is {run}/videos/play-000003-episode3-theta2.5-s3.mp4\n"
     )
+
+
+def test_what_draws_nothing_is_played_all_the_same(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: RunConfig) -> float:
+        raise NoPicture("room:Room has no render(), so there is no video of it.")
+
+    monkeypatch.setattr(playback, "try_out", refuse)
+    value = by_hand(run, 3, CONFIG.drift(3))
+    monkeypatch.setattr(DriftingEnv, "theta", math.nan)  # as where nobody knows it
+    assert play(run) == 0
+    assert capsys.readouterr().out == (
+        f"The policy after 3 episodes has return {value:.2f}.\n"
+        "room:Room has no render(), so there is no video of it.\n"
+    )
+    document = played(capsys, run)
+    assert (document["return"], document["theta"]) == (value, None)
+    assert document["video"] is None and "no render()" in document["unfilmed"]
+    # Who names a video wants one.
+    assert "has no render()" in refusal(capsys, run, "--out", "film.mp4")
+    assert not (run / "videos").exists()
+
+
+def test_a_video_of_unknown_drift_says_nothing_of_it(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DriftingEnv, "theta", math.nan)
+    name = "videos/play-000003-episode3-s3.mp4"
+    assert played(capsys, run)["video"] == str(run / name)
+    assert (run / name).is_file()
 
 
 @pytest.mark.parametrize(("learned", "words"), [(1, "1 episode"), (2, "2 episodes")])

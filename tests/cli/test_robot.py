@@ -76,16 +76,16 @@ def test_a_twin_is_served_until_it_is_asked_to_end(
     env.reset(seed=4)
     env.step(np.array([0.7]))
     os.kill(robot.pid, signal.SIGTERM)
-    with pytest.raises(EpisodeAborted, match="The robot's program ends"):
+    with pytest.raises(EpisodeAborted, match="the robot's program ends"):
         env.step(np.array([0.7]))
     env.close()
     printed, _ = robot.communicate(timeout=30)
     assert robot.returncode == 0
     assert f"pendulum is served at {address}: 3 observed numbers on demand" in printed
     assert "episode 9: 4 actions in" in printed
-    assert "episode 10: stopped after 1 actions" in printed
-    assert "1 episodes came to their end" in printed
-    assert "0 deadlines were missed" in printed and "shutdown: 1" in printed
+    assert "episode 10: stopped after 1 action, " in printed
+    assert "Episodes that came to their end: 1; answers after" in printed
+    assert "Deadlines that were missed: 0." in printed and "shutdown: 1" in printed
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     assert [row["event"] for row in rows] == ["visited", "finished", "halted"]
 
@@ -158,13 +158,14 @@ def test_a_policy_drives_alone(
     assert main(command) == 0
     out, _ = capsys.readouterr()
     assert f"pendulum is driven by {path}" in out
-    assert "episode 2: 40 actions in" in out and "2 episodes came to their end" in out
+    assert "episode 2: 40 actions in" in out and "came to their end: 2; answers" in out
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 REFUSALS = [
     (["pendulum", "--address", "tcp://0.0.0.0:5557"], "both sides need the same token"),
     (["pendulum", "--address", "somewhere"], "An address looks like"),
+    (["pendulum", "--address", "tcp://127.0.0.1:99999"], "from 1 to 65535, received 9"),
     (["pendulum", "--token-file", "{}/missing"], "Cannot read"),
     (["pendulum", "--bounds", "1:2"], "A bound is INDEX:LOW:HIGH"),
     (["pendulum", "--bounds", "7:0:1"], "entry 7 of the observation"),
@@ -177,6 +178,7 @@ REFUSALS = [
     (["pendulum", "--policy", "{}/other.npz"], "maps 2 observed numbers to 1 actions"),
     (["pendulumm"], "Did you mean 'pendulum'"),
     (["no_such_module:make"], "There is no module"),
+    (["valve:make", "--steps", "0"], "--steps must be a number of at least 1"),
     (["valve:make", "--config", "x.toml"], "--config is for tasks"),
 ]
 

@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 
 from driftrl.envs.advice import default_rows, remarks, rows
 from driftrl.envs.inspection import Findings, defaults_for, inspect
-from driftrl.envs.own import own_task
+from driftrl.envs.own import own_task, task_of
 
 LEVELS = spaces.Box(-np.inf, np.inf, (2,), np.float64)
 VALVES = spaces.Box(0.0, 1.0, (2,), np.float64)
@@ -70,8 +70,26 @@ STRANGE: dict[str, Any] = {
             "It never ended in 1000 steps and declares no limit: say how long",
         ),
         ({"fails_after": 1}, "Every random episode ended with its first step"),
+        (
+            {"fails_after": 12},
+            "Every random episode was terminated after exactly 12 steps. This looks "
+            "like a clock: return truncated when the time is up",
+        ),
         (STRANGE, r"Observation 2 \(from 0\) never changed: nothing can be learned"),
         (STRANGE, r"Observation 3 \(from 0\) reached \d+, and the policy takes obs"),
+        (
+            {"see": lambda levels: 1e5 * levels},
+            r"Observations 0, 1 \(from 0\) reached \S+e\+04, and the policy takes",
+        ),
+        (
+            {"see": lambda levels: levels.astype(np.float32)},
+            "Observations are returned as float32, and observation_space declares "
+            "float64: declare what is returned",
+        ),
+        (
+            {"chosen": spaces.Box(0, 9, (2,), np.int32)},
+            "Actions are whole numbers: driftrl commands real ones, of which the part",
+        ),
         (
             {"observed": spaces.Box(0.0, 0.01, (2,), np.float64)},
             r"Observations 0, 1 \(from 0\) left the bounds that observation_space",
@@ -95,9 +113,69 @@ def test_what_should_be_known(changes: dict[str, Any], sentence: str) -> None:
     assert len(re.findall(sentence, known)) == 1, known
 
 
+def test_a_clock_is_told_from_a_failure() -> None:
+    counts = itertools.count(12)
+
+    class Falls(Tanks):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.fails_after = next(counts)
+            return super().reset(seed=seed)
+
+    assert "clock" not in " ".join(remarks(inspect(Falls, "tanks", episodes=2)))
+    once = remarks(found_of(episodes=1, fails_after=12))
+    assert "clock" not in " ".join(once)
+
+
+def test_flags_that_are_no_truth_values_are_named() -> None:
+    class Silent(Tanks):
+        def step(self, action: np.ndarray) -> Any:
+            obs, reward, _, truncated, info = super().step(action)
+            return obs, reward, None, np.bool_(truncated), info
+
+    known = remarks(inspect(Silent, "tanks", episodes=2))
+    assert known == (
+        "step() returned terminated = None, which counts as False: return True or "
+        "False.",
+    )
+
+
 def test_nothing_is_remarked_of_good_tanks() -> None:
     assert remarks(found_of()) == ()
     assert "finite bounds, not symmetric" in dict(rows(found_of()))["actions"]
+
+
+class Wearing(Tanks):
+    """Wears by the episode it is told, or else by its own count."""
+
+    episode, told = 0, []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.told.append(options)
+        self.episode = (options or {}).get("episode", self.episode + 1)
+        return super().reset(seed=seed)
+
+    def step(self, action: np.ndarray) -> Any:
+        return super().step(action / self.episode)
+
+
+def test_a_simulation_that_is_told_its_wear_can_be_repeated() -> None:
+    found = inspect(Wearing, "tanks", episodes=3)
+    assert found.repeats is not None
+    assert (found.repeats.here, found.repeats.elsewhere) == (None, None)
+    (known,) = remarks(found)
+    assert known.startswith(
+        "It drifts by itself: the same seed and actions give the same episode, bit for "
+        "bit, if reset is told which one it is, as a run tells it, and another one if "
+        "not (observations differ from step 1 on, by up to "
+    )
+    assert dict(rows(found))["told no episode"] in known
+    assert Wearing.told[:5] == [
+        {"episode": 1, "decisions": 0},
+        {"episode": 2, "decisions": 30},
+        {"episode": 3, "decisions": 60},
+        {"episode": 1, "decisions": 0},
+        None,
+    ]
 
 
 # ---- what follows --------------------------------------------------------------------
@@ -109,33 +187,47 @@ def shorter() -> Callable[[], int]:
     return lambda: next(lengths)
 
 
+ASSUMED = "assumed, as the environment declares no limit; "
+
+
 @pytest.mark.parametrize(
-    ("make", "steps", "reason"),
+    ("make", "lasts", "reason"),
     [
         (lambda: TimeLimit(Tanks(), 25), 25, "the environment declares it"),
-        (Tanks, 30, "its clock ended random episodes always then; it declares no"),
+        (
+            Tanks,
+            30,
+            ASSUMED + "its clock ended random episodes after 30: give "
+            "--environment.steps 30",
+        ),
         (
             lambda: Tanks(stops_after=shorter()),
             20,
-            "its clock ended random episodes at the latest then",
+            ASSUMED + "its clock ended random episodes after 20 at the latest: give "
+            "--environment.steps 20",
         ),
-        (lambda: Tanks(stops_after=None), 200, "a guess: its clock ended no random"),
+        (lambda: Tanks(stops_after=None), 200, ASSUMED + "choose what an attempt"),
         (
             lambda: Tanks(stops_after=None, fails_after=12),
             200,
-            "a guess: its clock ended no random episode",
+            ASSUMED + "choose what an attempt takes, as --environment.steps",
         ),
         (
             lambda: Tanks(stops_after=None, fails_after=300),
             300,
-            "a guess: its clock ended no random episode",
+            ASSUMED + "choose what an attempt takes",
         ),
     ],
 )
-def test_length_of_an_episode(make: Callable[[], Any], steps: int, reason: str) -> None:
+def test_length_of_an_episode(make: Callable[[], Any], lasts: int, reason: str) -> None:
     defaults = defaults_for(inspect(make, "tanks", episodes=3))
-    assert defaults.steps == steps
+    assert defaults.lasts == lasts
     assert defaults.reasons["steps"].startswith(reason)
+    # What a run and a robot take it to be, which is no guess of the trial's.
+    task = task_of("tanks", make())
+    assert defaults.steps == task.environment.steps
+    assert defaults.steps == (25 if lasts == 25 else 1000)
+    assert ("1000 steps are assumed" in task.notes) == (lasts != 25)
 
 
 def test_defaults_are_those_that_a_run_starts_from() -> None:

@@ -124,6 +124,7 @@ from tests.envs.test_own import Press
 def make(): return Press()
 def limited(): return gymnasium.wrappers.TimeLimit(Press(), 77)
 def broken(): return 3
+def sized(size, colour="red"): return Press()
 number = 4
 class inner:
     factory = Press
@@ -152,6 +153,13 @@ def test_environments_are_made_by_name(module: str) -> None:
         ("{}:number", "must be a function or class"),
         ("{}:broken", "made 3, which is no gymnasium.Env"),
         ("no_such_module_at_all:make", "no module 'no_such_module_at_all'"),
+        ("{}:sized", r"missing a required argument: 'size'. Write a function without"),
+        ("{}.py:make", "a file, and .* imports it: write my_own_press:make"),
+        ("./{}:make", "a file, and .* imports it: write my_own_press:make"),
+        ("./parts/{}.py:make", "write parts.my_own_press:make"),
+        ("../{}.py:make", r"stand in \.\. and write my_own_press:make"),
+        (".{}:make", "without leading dots; received '.my_own_press'"),
+        ("Pendulum-v1", r"gymnasium.make\(.Pendulum-v1.\)` in a module"),
         (":make", "MODULE:FACTORY"),
         ("{}:", "MODULE:FACTORY"),
     ],
@@ -213,6 +221,23 @@ def test_what_a_machine_of_ones_own_can_not_have(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         configure(own_task("a:b", (2, 1), 10), "sombrl", changes)
+
+
+def test_a_registered_environment_is_no_task_and_can_be_made_one() -> None:
+    sentence = "'Pendulum-v1' is registered with Gymnasium, .*name my_machine:make"
+    with pytest.raises(InputError, match=sentence):
+        configure("Pendulum-v1", "sombrl", {})
+
+
+def test_a_reset_that_can_not_be_told_its_place_is_no_task() -> None:
+    class Deaf(Press):
+        def reset(self, seed: int | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return super().reset(seed=seed)
+
+    for env in (Deaf(), TimeLimit(Deaf(), 9)):
+        with pytest.raises(InputError, match=r"reset\(\) of Deaf can't be called with"):
+            task_of("a:b", env)
+    assert task_of("a:b", Press(), steps=7).notes == ""
 
 
 def test_a_task_with_a_schedule_has_no_unknown_drift() -> None:

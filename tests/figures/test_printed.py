@@ -181,7 +181,7 @@ def test_unfinished_curves_end_where_their_seeds_do(unfinished: StudyRegret) -> 
 
 def test_a_method_alone_has_no_differences(single: StudyRegret) -> None:
     assert len(final_regret_figure(single).axes) == 1
-    assert "not recorded" in texts(overview_figure(single))
+    assert "no model was learned" in texts(overview_figure(single))
 
 
 def test_labels_move_only_when_they_must() -> None:

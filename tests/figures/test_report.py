@@ -184,7 +184,7 @@ def test_unfinished_runs_are_listed(unfinished: StudyRegret) -> None:
 def test_a_single_run_has_a_page(single: StudyRegret) -> None:
     page = report_page(Comparison((single,)), "title", "")
     assert "plot-differences" not in page
-    assert page.count("Not recorded.") == 2
+    assert page.count("No model was learned.") == 2
     assert "nan" not in without_plotly(page).lower().replace("provenance", "")
 
 

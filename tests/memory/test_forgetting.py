@@ -23,7 +23,9 @@ from driftrl.memory.forgetting import (
     Since,
     Window,
     by_hand,
+    most_retained,
     most_transitions,
+    replaced,
     slides,
     turns_over,
 )
@@ -377,6 +379,23 @@ def test_reset_comes_round_exactly_when_it_forgets(
     first = [rule.first_retained(n, Evidence(tuple(lengths[: n - 1]))) for n in numbers]
     changed = [n for n in numbers[1:] if first[n - 1] != first[n - 2]]
     assert rounds(rule, lengths) == changed
+
+
+def test_another_rule_keeps_what_was_forgotten_by_hand() -> None:
+    assert replaced(KeepAll(), Window(3)) == Window(3)
+    assert replaced(by_hand(Window(6), 4), Window(5)) == Since(4, Window(5))
+    assert replaced(by_hand(Window(6), 4), Since(2)) == Since(2)
+    with pytest.raises(InputError, match=r"such as Window\(5\); received 3"):
+        replaced(KeepAll(), 3)
+
+
+def test_what_rules_retain_in_the_longest_run() -> None:
+    assert most_retained(KeepAll(), 30) == most_retained(Doubling(), 30) == math.inf
+    assert most_retained(Window(4), 30) == most_retained(Reset(4), 30) == 120
+    assert most_retained(Since(9, Window(4)), 30) == 120
+    # The newest episode is kept in any case.
+    assert most_retained(Window(20, unit="transitions"), 30) == 30
+    assert most_retained(Reset(70, unit="transitions"), 30) == 70
 
 
 def test_forgetting_by_hand() -> None:

@@ -50,6 +50,14 @@ def test_addresses_look_like_addresses(address: str) -> None:
         check_access(address, "")
 
 
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+@pytest.mark.parametrize("token", ["", TOKEN])
+def test_ports_are_ports(port: int, token: str) -> None:
+    with pytest.raises(InputError, match=f"from 1 to 65535, received {port} in"):
+        check_access(f"tcp://127.0.0.1:{port}", token)
+    assert is_local("tcp://127.0.0.1:65535") and is_local("tcp://127.0.0.1:1")
+
+
 def test_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")

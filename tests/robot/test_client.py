@@ -32,9 +32,29 @@ def free_address() -> str:
 def test_a_robot_that_is_away_is_waited_for_so_long() -> None:
     address = free_address()
     began = time.monotonic()
-    with pytest.raises(RobotAway, match=f"{address} could not be had within 0.5 s"):
-        RemoteEnv(address, patience=Patience(away=0.5, silence=0.1))
+    said: list[str] = []
+    with pytest.raises(
+        RobotAway,
+        match=f"{address} could not be had within 0.5 s.* Start it, and try again",
+    ):
+        RemoteEnv(address, patience=Patience(away=0.5, silence=0.1), tell=said.append)
     assert time.monotonic() - began >= 0.5
+    # Said once, however often it knocks.
+    assert said == [
+        f"Waiting for the robot at {address}: Nothing was heard from it for 0.1 s."
+    ]
+
+
+def test_a_robot_that_has_a_learner_is_waited_for_too(serve: Serve) -> None:
+    address, said = serve().address, []
+    first = RemoteEnv(address, patience=LONG)
+    with pytest.raises(RobotAway, match=r"takes only one\. End the other learner, and"):
+        RemoteEnv(address, patience=Patience(0.1, silence=5.0), tell=said.append)
+    assert said == [
+        f"Waiting for the robot at {address}: This robot has a learner, and takes only "
+        "one."
+    ]
+    first.close()
 
 
 def test_off_loopback_a_token_is_needed() -> None:
@@ -85,7 +105,7 @@ def test_silence_ends_the_episode_and_the_connection(serve: Serve) -> None:
     env = RemoteEnv(served.address, patience=Patience(away=20.0, silence=0.2))
     env.reset(seed=1)
     env.step(np.zeros(1))
-    with pytest.raises(EpisodeAborted, match="Nothing was heard from it for 0.2 s"):
+    with pytest.raises(EpisodeAborted, match="nothing was heard from it for 0.2 s"):
         env.step(np.zeros(1))
     gate.set()
     served.machine.disturb = lambda step, sample: sample

@@ -164,7 +164,7 @@ def test_ending_stops_the_machine_first(serve: Serve, connect: Connect) -> None:
     served.robot.end()
     stop = served.stopped()
     assert stop.code == "shutdown"
-    with pytest.raises(EpisodeAborted, match="The robot's program ends"):
+    with pytest.raises(EpisodeAborted, match="the robot's program ends"):
         env.step(np.array([0.5]))
     served.wait(lambda: served.machine.closed)
     assert served.machine.actions == [0.5, STOP]

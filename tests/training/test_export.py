@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,24 @@ from driftrl.config_deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
 from driftrl.config_file import to_dict, toml_text
 from driftrl.envs.own import OwnPlant, machine, task_of
 from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
 from driftrl.exported import Policy, load_policy
+from driftrl.memory.forgetting import (
+    Doubling,
+    Forgetting,
+    KeepAll,
+    Reset,
+    Since,
+    Window,
+)
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
-from driftrl.training.export import actor_layers, machine_bounds, to_onnx
+from driftrl.training.export import (
+    actor_layers,
+    machine_bounds,
+    newest_exported,
+    to_onnx,
+)
 from driftrl.training.playback import config_of, newest_policy
 
 KEY = jax.random.key(0)
@@ -132,7 +147,9 @@ def test_a_run_is_exported_and_said_so(
     assert err == "" and lines == [
         f"The policy after 2 episodes of pendulum-decay is in {to}",
         "It maps 3 observed numbers to 1 in [−1, 1], through layers of 8 and 6 units; "
-        "the machine's own bounds are not known.",
+        "the machine's own bounds are not known. For policy.command, which needs them, "
+        "export with --low and --high; policy alone answers in [−1, 1] "
+        "(docs/your_machine.md).",
         "An action is to be held for 2 steps of the machine.",
     ]
     assert last.startswith("It needs NumPy") and last.endswith("exported.py")
@@ -208,10 +225,38 @@ def test_bad_input(
 def test_an_untrained_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory = stored(configured("sac"), tmp_path / "run", updates=0)
+    long = {"environment": {"steps": 400}}
+    config = configure("pendulum-decay", "sac", long)
+    directory = stored(config, tmp_path / "run", updates=0)
     sentence = refusal(capsys, directory, tmp_path / "policy.npz")
     assert "has not been trained yet, and acts at random: episodes so far 2" in sentence
     assert "begins with 128 transitions" in sentence
+    assert sentence.endswith("(agent.learning.least_transitions). Let the run go on.\n")
+
+
+RULES = [
+    (Window(4), "retains at most 120, in episodes of up to 30 steps so far. Forget"),
+    (Window(5), "Let the run go on"),
+    (Reset(4), "It never would: this run retains at most 120, in"),
+    (Since(2, Window(127, "transitions")), "retains at most 127, in"),
+    (Window(128, "transitions"), "Let the run go on"),
+    (Doubling(), "Let the run go on"),
+    (KeepAll(), "Let the run go on"),
+]
+
+
+@pytest.mark.parametrize(("rule", "sentence"), RULES)
+def test_a_run_that_forgets_too_soon_is_not_told_to_go_on(
+    rule: Forgetting, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is how long its episodes have been, not how long they might be."""
+    config = dataclasses.replace(configured("sw-ombrl"), forgetting=rule)
+    rows = [types.SimpleNamespace(steps=steps) for steps in (20, 30)]
+    monkeypatch.setattr("driftrl.training.export.read_records", lambda path: rows)
+    directory = stored(config, tmp_path / "run", updates=0)
+    (directory / "episodes.jsonl").touch()
+    with pytest.raises(InputError, match=sentence):
+        newest_exported(directory)
 
 
 def test_a_planner_has_no_policy_to_export(

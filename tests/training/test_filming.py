@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +12,30 @@ from gymnasium.error import DependencyNotInstalled
 
 from driftrl.config import RunConfig
 from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
+from driftrl.envs.own import own_task
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import filming, loop
-from driftrl.training.filming import Camera, caption, real_time
+from driftrl.training.filming import Camera, NoPicture, caption, real_time
 from driftrl.training.learner import Learner
 from driftrl.training.video import NOT_INSTALLED, headless
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
+ROOM = """
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Room(gymnasium.Env):
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2), {}
+
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +101,7 @@ def test_words_in_the_picture() -> None:
         "episode 7   θ = 1.368",
         "step 12   return −345.7",
     ]
+    assert caption("episode 7", np.nan, 12, 3.0)[0] == "episode 7"
 
 
 def test_a_film_of_the_pendulum_runs_in_the_simulators_time(tiny: RunConfig) -> None:
@@ -184,6 +202,28 @@ def test_what_can_not_be_drawn_is_refused_with_a_reason(
         sentence = r"^Videos need the extra 'video': pip install 'driftrl\[video\]'.$"
     with pytest.raises(InputError, match=sentence):
         filming.try_out(tiny)
+
+
+@pytest.mark.parametrize(
+    ("render", "sentence"),
+    [
+        ("", "^no_render:Room has no render\\(\\), so there is no video of it.$"),
+        (
+            "    def render(self): return None",
+            "of no_render:Room returned NoneType, and",
+        ),
+        ("    def render(self): return np.zeros((4, 4))", "render_mode=.rgb_array"),
+    ],
+)
+def test_an_environment_of_ones_own_may_draw_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, render: str, sentence: str
+) -> None:
+    (tmp_path / "no_render.py").write_text(f"{ROOM}\n{render}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "no_render", raising=False)
+    config = configure(own_task("no_render:Room", (2, 1), 30), "sac")
+    with pytest.raises(NoPicture, match=sentence):
+        filming.try_out(config)
 
 
 @pytest.mark.parametrize("encoder", ["/no/such/encoder", "/bin/false"])

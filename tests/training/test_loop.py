@@ -11,7 +11,7 @@ import pytest
 
 from driftrl.agents.gp_agent import GPPolicy
 from driftrl.config import RunConfig
-from driftrl.config_file import overridden
+from driftrl.config_file import overridden, read_toml
 from driftrl.config_gp import ICEMConfig
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.plants import known_reward
@@ -142,6 +142,20 @@ def test_a_finished_run_is_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
     assert (tmp_path / "episodes.jsonl").read_bytes() == before
 
 
+def test_a_run_may_become_longer(tiny: RunConfig, tmp_path: Path) -> None:
+    whole = run(tiny, tmp_path / "whole")
+    shorter = dataclasses.replace(tiny, episodes=2)
+    run(shorter, tmp_path / "parts")
+    with pytest.raises(InputError, match="episodes is 2 there and 5 here"):
+        run(tiny, tmp_path / "parts")
+    assert run(tiny, tmp_path / "parts", resume=True) == whole
+    stored = read_toml(tmp_path / "parts" / "config.toml")
+    noted = {"from_episode": 3, "what": ["episodes from 2 to 5"]}
+    assert stored["episodes"] == 5 and stored["changes"] == [noted]
+    with pytest.raises(InputError, match="one of 2 episodes: 5 are done already"):
+        run(shorter, tmp_path / "parts", resume=True)
+
+
 def test_rows_and_files_past_the_checkpoint_do_not_count(
     tiny: RunConfig, tmp_path: Path
 ) -> None:
@@ -177,7 +191,7 @@ def test_no_readable_checkpoint_is_an_error_that_touches_nothing(
     for number in ("000002", "000003"):
         (tmp_path / "checkpoint" / number / "state.npz").write_bytes(b"")
     before = (tmp_path / "episodes.jsonl").read_bytes()
-    with pytest.raises(CorruptFile, match="can't be continued.*choose another --out"):
+    with pytest.raises(CorruptFile, match="can't be continued.*choose another dir"):
         run(tiny, tmp_path, resume=True)
     assert (tmp_path / "episodes.jsonl").read_bytes() == before
 
@@ -258,6 +272,28 @@ def test_nan_names_episode_and_step_and_keeps_what_was_recorded(
     assert rows_of(tmp_path / "parts") == whole[:1]
     monkeypatch.undo()
     assert run(tiny, tmp_path / "parts", resume=True) == whole
+
+
+def test_what_an_environment_raises_says_where_and_what_is_kept(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, count = DriftingEnv.step, 0
+
+    def faulty(self: DriftingEnv, action: np.ndarray) -> tuple:
+        nonlocal count
+        count += 1
+        if count == 8 + 8 + 4:
+            raise ValueError("the valve is stuck.")
+        return honest(self, action)
+
+    monkeypatch.setattr(DriftingEnv, "step", faulty)
+    with pytest.raises(ValueError, match="the valve is stuck") as raised:
+        run(tiny, tmp_path)
+    assert raised.value.__notes__ == [
+        "Task 'pendulum' raised ValueError: the valve is stuck, in episode 3 after 3 "
+        "steps. The 2 episodes before it are kept: mend it, then go on with --resume, "
+        "or from Python with the same call."
+    ]
 
 
 def test_nothing_compiles_after_the_third_episode(

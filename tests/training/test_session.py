@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from driftrl.config import RunConfig
+from driftrl.config import EnvironmentConfig, RunConfig
 from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.config_file import read_toml
+from driftrl.config_file import overridden, read_toml
 from driftrl.envs.drifting import environment_of
 from driftrl.envs.own import machine
 from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted, InputError
 from driftrl.memory.forgetting import Since, Window
 from driftrl.results.records import read_records
+from driftrl.training.assembly import check_learns
 from driftrl.training.loop import drive, run
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
@@ -102,14 +104,17 @@ def test_an_aborted_episode_leaves_no_trace(config: RunConfig, tmp_path: Path) -
 class Stopped(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
     """An environment that is stopped from outside, now and then."""
 
-    def __init__(self, env: Any, often: int) -> None:
+    def __init__(self, env: Any, often: int, note: str = "") -> None:
         super().__init__(env)
-        self._often, self._steps = often, 0
+        self._often, self._steps, self._note = often, 0, note
 
     def step(self, action: np.ndarray) -> Any:
         self._steps += 1
         if self._steps % self._often == 0:
-            raise EpisodeAborted("somebody stood in the way")
+            aborted = EpisodeAborted("somebody stood in the way.")
+            if self._note:
+                aborted.add_note(self._note)
+            raise aborted
         return self.env.step(action)
 
 
@@ -120,11 +125,18 @@ def test_a_stopped_episode_begins_again(tiny_deep: RunConfig, tmp_path: Path) ->
         env = Stopped(environment_of(tiny_deep), often=11)
         drive(session, env, warn=said.append)
     assert rows(tmp_path / "stopped") == rows(tmp_path / "quiet")
-    assert said and "was stopped: somebody stood in the way" in said[0]
+    assert said and said[0] == (
+        "Episode 2, attempt 1 of 20: somebody stood in the way; it begins again."
+    )
     with Session(tiny_deep, tmp_path / "never", warn=ignore) as session:
-        env = Stopped(environment_of(tiny_deep), often=2)
-        with pytest.raises(InputError, match="was stopped 20 times in a row"):
-            drive(session, env, warn=ignore)
+        for note in ("", "Ask them to leave."):
+            env = Stopped(environment_of(tiny_deep), often=2, note=note)
+            sentence = (
+                "was stopped 20 times in a row, the last time: somebody stood in the "
+                f"way. {note or 'Mend that.'} Then resume."
+            )
+            with pytest.raises(InputError, match=re.escape(sentence)):
+                drive(session, env, warn=ignore)
 
 
 @pytest.mark.parametrize("lived", [1, 3])
@@ -233,11 +245,70 @@ def test_someone_may_forget_by_hand(config: RunConfig, tmp_path: Path) -> None:
         session.end_episode()
         session.learn()
         assert session.first_retained == 6
-    assert read_toml(tmp_path / "config.toml")["forgetting"] == {
-        "kind": "window",
-        "window": 1,
-        "unit": "episodes",
-    }
+        session.set_forgetting(Window(9))  # reads again what was released
+        assert session.first_retained == 4
+        live(session)
+        session.end_episode()
+        session.learn()
+        assert session.first_retained == 4
+    stored = read_toml(tmp_path / "config.toml")
+    window = {"kind": "window", "window": 9, "unit": "episodes"}
+    assert stored["forgetting"] == {"kind": "since", "first": 4, "rule": window}
+    assert [change["what"] for change in stored["changes"]] == [
+        [
+            "forgetting from window (window 4, unit 'episodes') to since (first 4, "
+            "rule window (window 4, unit 'episodes'))"
+        ],
+        ["forgetting.rule.window from 4 to 1"],
+        ["forgetting.rule.window from 1 to 9"],
+    ]
+
+
+@pytest.mark.usefixtures("unchecked_types")
+def test_other_rules_are_checked_before_they_are_written(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Session(config, tmp_path, warn=ignore) as session:
+        before = (tmp_path / "config.toml").read_bytes()
+        wrong: Any = 3
+        with pytest.raises(InputError, match="such as Window.5.; received 3"):
+            session.set_forgetting(wrong)
+        with monkeypatch.context() as patch:
+            patch.setattr(EnvironmentConfig, "decisions", 7)
+            with pytest.raises(InputError, match="never learn: it retains at most 7"):
+                session.set_forgetting(Window(1))
+        assert (tmp_path / "config.toml").read_bytes() == before
+        session.force_reset()
+        session.set_forgetting(Window(5))
+        assert session.config.forgetting == Since(1, Window(5))
+
+
+def test_a_run_that_can_never_learn_is_refused(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    config = overridden(config, {"agent": {"learning": {"least_transitions": 17}}})
+    with pytest.raises(InputError, match="at most 16 transitions in episodes of 8 st"):
+        Session(config, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    # Within an episode its own steps count as well.
+    check_learns(overridden(config, {"agent": {"learning": {"when": "step"}}}))
+
+
+def test_a_window_that_is_never_enough_is_told(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    """Nobody knew that the machine would stop so soon."""
+    said: list[str] = []
+    with Session(config, tmp_path, warn=said.append) as session:
+        for number in range(1, 5):
+            live(session, steps=3)
+            session.end_episode()
+            session.learn()
+            assert len(said) == (number >= 3)
+    assert said[0].startswith(
+        "Nothing was learned from the episodes 1 to 2, and the oldest are forgotten "
+        "now: they have 6 transitions, and learning begins with 8 "
+    )
 
 
 def rich(obs: Array, action: Array, next_obs: Array) -> Array:
@@ -275,15 +346,32 @@ def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:
             session.act(np.zeros(3))
         with pytest.raises(InputError, match="Another process is running"):
             Session(config, tmp_path, resume=True, warn=ignore)
+        with pytest.raises(InputError, match="Episode 1 is running: end_episode"):
+            session.begin_episode()
+        session.abort_episode()
         live(session)
+        with pytest.raises(InputError, match="Episode 1 is over, since observe"):
+            session.act(np.zeros(2))
         session.end_episode()
+        with pytest.raises(InputError, match="can't be discarded any more"):
+            session.abort_episode()
         wrong: list[dict[str, Any]] = [{"updates": 1, "seconds": 1.0}, {"updates": -1}]
         for budget in wrong:
             with pytest.raises(InputError):
                 session.learn(**budget)
         session.learn()
         session.checkpoint()
-    with pytest.raises(InputError, match="already holds 1 episodes"):
+        session.begin_episode()
+        for _ in range(STEPS):
+            session.act(np.zeros(2))
+            session.observe(np.zeros(2), 0.0)
+        with pytest.raises(InputError, match="has had all its 8 steps"):
+            session.act(np.zeros(2))
+    closed = (session.begin_episode, session.end_episode, session.learn)
+    for late in (*closed, session.checkpoint, session.force_reset):
+        with pytest.raises(InputError, match="session is closed: Session.resume"):
+            late()
+    with pytest.raises(InputError, match="already holds 1 episodes.*resume=True"):
         Session(config, tmp_path, warn=ignore)
     with pytest.raises(InputError, match="holds no run"):
         Session.resume(tmp_path / "nowhere")

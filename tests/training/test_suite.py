@@ -133,7 +133,9 @@ def test_a_fault_names_task_episode_and_theta(
         return honest(self, action)
 
     monkeypatch.setattr(MujocoPlant, "step", step)
-    says = r"Task 'halfcheetah', episode 2, θ = 1: MuJoCo .*unstable.*1 episodes before"
+    says = (
+        r"Task 'halfcheetah', episode 2, θ = 1: MuJoCo .*unstable.*The episode before"
+    )
     with pytest.raises(EnvironmentFault, match=says):
         loop.run(short(TASKS["halfcheetah"]), tmp_path)
     assert len(rows_of(tmp_path)) == 1
@@ -152,11 +154,13 @@ def test_a_run_goes_on_with_other_settings_if_asked(tmp_path: Path) -> None:
     assert read_config(tmp_path / "config.toml") == other
     noted = read_toml(tmp_path / "config.toml")["changes"]
     assert [row["from_episode"] for row in noted] == [2]
-    assert "agent.sac.discount is 0.99 there and 0.9 here" in noted[0]["what"]
+    assert "agent.sac.discount from 0.99 to 0.9" in noted[0]["what"]
     loop.run(other, tmp_path, resume=True)  # which is now the run that is there
     wider = overridden(other, {"agent": {"sac": {"hidden": [9, 9]}}})
-    with pytest.raises(InputError, match="Networks keep their sizes"):
+    with pytest.raises(InputError, match="here. What it .* networks keep their siz"):
         loop.run(wider, tmp_path, resume=True, change=True)
     with pytest.raises(InputError, match="but not its seed"):
-        loop.run(replace(other, seed=3), tmp_path, resume=True, change=True)
+        loop.run(replace(other, seed=3), tmp_path, resume=True)
+    with pytest.raises(InputError, match="one of 1 episodes: 2 are done already"):
+        loop.run(replace(other, episodes=1), tmp_path, resume=True, change=True)
     assert read_config(tmp_path / "config.toml") == other

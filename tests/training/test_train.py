@@ -82,6 +82,18 @@ def test_rules_become_methods(tmp_path: Path) -> None:
         train(tanks(), forgetting=Since(1), out=tmp_path / "since")
 
 
+@pytest.mark.usefixtures("unchecked_types")
+def test_only_an_environment_is_trained(tmp_path: Path) -> None:
+    wrong: list[tuple[Any, str]] = [
+        (type(tanks()), r"received its class: train\(Tanks\(\), …\) is one"),
+        ("tanks", "takes a gymnasium.Env, received 'tanks'"),
+    ]
+    for env, sentence in wrong:
+        with pytest.raises(InputError, match=sentence):
+            train(env, out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.slow
 def test_what_is_known_need_not_be_learned(tmp_path: Path) -> None:
     known = Known(reward=lambda obs, action, next_obs: -abs(next_obs[1] - obs[2]))

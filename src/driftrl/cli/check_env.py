@@ -78,7 +78,7 @@ def _print(found: Findings) -> None:
     print("\nFound:")
     for name, value in rows(found):
         print(f"  {name:<20} {value}")
-    if found.sizes is None:
+    if not found.learnable:
         return
     print("\nA run would start from:")
     print_table(["setting", "value", "because"], default_rows(defaults_for(found)))

@@ -12,6 +12,11 @@ from driftrl.cli.options import parse, print_json
 from driftrl.errors import require
 from driftrl.training.process import prepare
 
+_NO_BOUNDS = (
+    "not known. For policy.command, which needs them, export with --low and --high; "
+    "policy alone answers in [−1, 1] (docs/your_machine.md)."
+)
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -68,7 +73,7 @@ def main(argv: list[str]) -> int:
     print(
         f"It maps {seen} observed numbers to {done} in [−1, 1], through layers "
         f"of {' and '.join(str(width) for width in units)} units; the machine's own "
-        f"bounds are {'not known' if low is None else 'in it too'}."
+        f"bounds are {_NO_BOUNDS if low is None else 'in it too.'}"
     )
     if policy.repeat > 1:
         print(f"An action is to be held for {policy.repeat} steps of the machine.")

@@ -1,6 +1,7 @@
 """``driftrl run --robot``: the run's machine is on the other side of a wire."""
 
 import gc
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,11 @@ def connect(address: str, token_file: str | None) -> "RemoteEnv":
     from driftrl.robot.access import token_from
     from driftrl.robot.client import RemoteEnv
 
-    return RemoteEnv(address, token_from(Path(token_file) if token_file else None))
+    def tell(message: str) -> None:
+        print(f"driftrl: {message}", file=sys.stderr, flush=True)
+
+    token = token_from(Path(token_file) if token_file else None)
+    return RemoteEnv(address, token, tell=tell)
 
 
 def task_of_robot(robot: "Welcome", named: str | None) -> Task:
@@ -79,7 +84,6 @@ def learn_on_robot(
 
     with session, closing(robot), undisturbed():
         drive(session, robot, on_episode=between, warn=warn)
-    print(
-        f"Acting took {robot.thinking}; {robot.aborted} episodes were aborted and "
-        "begun again."
-    )
+    delays = robot.thinking
+    acting = f"Acting took {delays}" if delays.count else "No action was taken"
+    print(f"{acting}; attempts that were aborted and begun again: {robot.aborted}.")

@@ -53,12 +53,11 @@ def main(argv: list[str]) -> int:
     scene = Scene(arguments.episode, arguments.theta, arguments.seed, arguments.fps)
     played = play(arguments.directory, scene, arguments.out)
     if arguments.json:
-        document = asdict(played) | {"video": str(played.video)}
+        video = None if played.video is None else str(played.video)
+        document = asdict(played) | {"video": video}
         print_json({"return": document.pop("value"), **document})
         return 0
-    print(
-        f"The {policy_title(played.learned)} has return {played.value:.2f} at "
-        f"θ = {played.theta:.6g}."
-    )
-    print(f"The video is {played.video}")
+    at = "" if played.theta is None else f" at θ = {played.theta:.6g}"
+    print(f"The {policy_title(played.learned)} has return {played.value:.2f}{at}.")
+    print(played.unfilmed or f"The video is {played.video}")
     return 0

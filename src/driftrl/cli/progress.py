@@ -19,6 +19,8 @@ _LOG_SECONDS = 30.0  # between two lines where there is no terminal
 def duration(seconds: float) -> str:
     """Return seconds as a person says them: 42 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)
+    if whole == 0 and seconds > 0:
+        return "less than 1 s"
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
@@ -41,6 +43,7 @@ class _RunProgress:
             return
         recent = self._times[-5:]
         left = (self._episodes - record.episode) * sum(recent) / len(recent)
+        remaining = f"{duration(left)} left" if left else "done"
         if len(self._times) == 1:
             print("episode        θ     return  data from  model error  coverage")
         theta, error, coverage = (
@@ -50,7 +53,7 @@ class _RunProgress:
         print(
             f"{record.episode:4d}/{self._episodes:<4d} {theta:>7} "
             f"{record.return_executed:10.1f} {record.first_retained:10d} "
-            f"{error:>11} {coverage:>9}  {duration(left)} left",
+            f"{error:>11} {coverage:>9}  {remaining}",
             flush=True,
         )
 

@@ -16,11 +16,11 @@ from driftrl.errors import InputError, at_least, require
 from driftrl.robot.access import check_access, token_from
 from driftrl.robot.alone import drive_alone
 from driftrl.robot.drive import Drive
-from driftrl.robot.journal import Event, Finished, Halted, Journal, Visited
+from driftrl.robot.journal import Event, Finished, Halted, Journal, Visited, counted
 from driftrl.robot.machine import GymnasiumMachine, Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
-from driftrl.robot.timing import Timing
+from driftrl.robot.timing import Delays, Timing
 from driftrl.robot.wire import require_installed
 from driftrl.training.process import prepare
 
@@ -80,6 +80,8 @@ def main(argv: list[str]) -> int:
     check_access(arguments.address, token)
     if arguments.episodes is not None:
         at_least("--episodes", arguments.episodes, 1)
+    if arguments.steps is not None:
+        at_least("--steps", arguments.steps, 1)
     timing = Timing(
         period=arguments.period,
         deadline=arguments.deadline,
@@ -223,24 +225,31 @@ def _print_event(event: Event) -> None:
         print(event.what if event.served else f"Refused: {event.what}", flush=True)
     if isinstance(event, Halted):
         print(
-            f"episode {event.episode}: stopped after {event.step} actions, "
+            f"episode {event.episode}: stopped after {counted(event.step, 'action')}, "
             f"{event.periods:.2f} periods after the last ({event.code}): "
             f"{event.reason}",
             flush=True,
         )
     if isinstance(event, Finished):
         print(
-            f"episode {event.episode}: {event.steps} actions in {event.seconds:.2f} s, "
-            f"return {event.total:.2f}, answers after {event.answers}",
+            f"episode {event.episode}: {counted(event.steps, 'action')} in "
+            f"{event.seconds:.2f} s, return {event.total:.2f}, "
+            f"{_answers(event.answers)}",
             flush=True,
         )
+
+
+def _answers(delays: Delays) -> str:
+    return f"answers after {delays}" if delays.count else "no answers"
 
 
 def _print_summary(journal: Journal) -> None:
     counts = dict(journal.counts)
     finished = counts.pop("finished", 0)
     missed = counts.get("deadline", 0) + counts.get("late", 0)
-    print(f"{finished} episodes came to their end; answers after {journal.answers}.")
-    print(f"{missed} deadlines were missed.")
+    print(
+        f"Episodes that came to their end: {finished}; {_answers(journal.answers)}.\n"
+        f"Deadlines that were missed: {missed}."
+    )
     for name, count in sorted(counts.items()):
         print(f"  {name}: {count}")

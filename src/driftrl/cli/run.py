@@ -16,9 +16,11 @@ from driftrl.cli.on_robot import (
 )
 from driftrl.cli.progress import run_progress
 from driftrl.config import RunConfig
-from driftrl.config_file import read_toml
-from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure
+from driftrl.config_file import from_dict, overridden, read_toml
+from driftrl.envs.own import STEPS, is_own
+from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure, task_named
 from driftrl.errors import InputError, at_least, require
+from driftrl.results.records import CONFIG_FILE
 from driftrl.training.process import prepare
 from driftrl.training.video import headless, require_installed
 
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
     from driftrl.robot.protocol import Welcome
     from driftrl.training.filming import Camera
 
+_METHOD = "sw-ombrl"
 _KINDS = ("drift", "forgetting", "agent")
 
 
 def main(argv: list[str]) -> int:
     """Run one configuration and say where its results are."""
-    own, rest = _parser(with_task=not _robot_names_task(argv)).parse_known_args(argv)
+    own, rest = _parsed(argv)
     if own.help and own.task is None and own.robot is None:
         _parser().print_help()
         return 0
@@ -49,6 +52,10 @@ def main(argv: list[str]) -> int:
     continued = {"resume": own.resume, "change": own.change}
     try:
         with run_progress(config, quiet=own.quiet) as progress:
+            if own.resume and not (out / CONFIG_FILE).is_file():
+                progress.warn(f"{out} holds no run yet: a new one begins.")
+            if robot is None and (assumed := _assumed(config)):
+                progress.warn(assumed)
             if robot is not None:
                 from driftrl.training.session import Session
 
@@ -90,10 +97,42 @@ def _camera(every: int | None, config: RunConfig, out: Path) -> "Camera | None":
     return Camera(out / "videos", every, config.episodes, try_out(config))
 
 
-def _robot_names_task(argv: list[str]) -> bool:
-    """Say whether the task is left to the robot: then no bare word is its name."""
-    asked = any(word.partition("=")[0] == "--robot" for word in argv)
-    return asked and argv[0].startswith("-")
+def _parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the words that are ours and those that are the configuration's.
+
+    Where a robot or the run that is resumed says which task it is, no bare word need be
+    its name: in ``--resume --out DIR --episodes 9`` the 9 is none.
+    """
+    own, rest = _parser().parse_known_args(argv)
+    told = own.robot is not None or _stored(own) is not None
+    if told and argv[0].startswith("-") and not _is_task(own.task):
+        return _parser(with_task=False).parse_known_args(argv)
+    return own, rest
+
+
+def _assumed(config: RunConfig) -> str:
+    """Say which length of an episode is assumed, where a machine declares none."""
+    if not is_own(config.task) or config.environment.steps != STEPS:
+        return ""
+    return task_named(config.task).notes
+
+
+def _is_task(word: str | None) -> bool:
+    return word is not None and (word in TASKS or is_own(word))
+
+
+def _stored(own: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the configuration of the run that is to be resumed, if it is there."""
+    path = Path(own.out or "") / CONFIG_FILE
+    if not (own.resume and own.out and path.is_file()):
+        return None
+    return _settings_in(path)
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    """Return the settings in a file, which may be that of a run."""
+    table = read_toml(path)
+    return {k: v for k, v in table.items() if k not in ("versions", "changes")}
 
 
 def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
@@ -111,9 +150,7 @@ def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
         parser.add_argument(
             "task", nargs="?", help="name of the task, or MODULE:FACTORY of your own"
         )
-    parser.add_argument(
-        "--method", default="sw-ombrl", help="name of the method (default: sw-ombrl)"
-    )
+    parser.add_argument("--method", help=f"name of the method (default: {_METHOD})")
     parser.add_argument("--config", help="TOML file whose settings are laid over these")
     parser.add_argument("--out", help="directory (default: runs/<name of the run>)")
     parser.add_argument(
@@ -146,25 +183,34 @@ def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
     return parser
 
 
-def _config(
-    own: argparse.Namespace, rest: list[str], robot: "Welcome | None"
-) -> RunConfig:
-    task = own.task
-    if robot is not None:
-        task = task_of_robot(robot, own.task)
-    elif task is None or task.startswith("-"):
-        raise InputError(
-            f"Which task? Known: {', '.join(TASKS)}; or an environment of your own, "
-            "MODULE:FACTORY."
-        )
-    changes: dict[str, Any] = read_toml(Path(own.config)) if own.config else {}
-    for beside in ("versions", "changes"):
-        changes.pop(beside, None)
+def _default(own: argparse.Namespace, robot: "Welcome | None") -> RunConfig:
+    """Return the run that the flags of the configuration are laid over."""
+    changes = _settings_in(Path(own.config)) if own.config else {}
     for table in _KINDS:
         kind = getattr(own, f"{table}.kind")
         if kind is not None:
             changes[table] = {"kind": kind}
-    default = configure(task, own.method, changes)
+    if robot is not None:
+        task = task_of_robot(robot, own.task)
+        return configure(task, own.method or _METHOD, changes)
+    if own.task is not None and not own.task.startswith("-"):
+        return configure(own.task, own.method or _METHOD, changes)
+    stored = _stored(own)
+    if stored is None:
+        raise InputError(
+            f"Which task? Known: {', '.join(TASKS)}; or an environment of your own, "
+            "MODULE:FACTORY. It may be left out with --resume --out DIR, if DIR holds "
+            "a run."
+        )
+    if own.method is not None:
+        changes["method"] = own.method
+    return overridden(from_dict(RunConfig, stored), changes)
+
+
+def _config(
+    own: argparse.Namespace, rest: list[str], robot: "Welcome | None"
+) -> RunConfig:
+    default = _default(own, robot)
     if own.help:
         _parser().print_help()
         print("\nThe configuration, with this task's and method's defaults:\n")

@@ -38,6 +38,7 @@ def rows(findings: Findings) -> list[tuple[str, str]]:
         found += [
             ("same seed again", findings.repeats.here or "the same, bit for bit"),
             ("second instance", findings.repeats.elsewhere or "the same, bit for bit"),
+            ("told no episode", findings.repeats.untold or "the same, bit for bit"),
         ]
     return found
 
@@ -65,7 +66,12 @@ def default_rows(defaults: Defaults) -> list[tuple[str, str, str]]:
 
 
 def remarks(findings: Findings) -> tuple[str, ...]:
-    """Return what does not stand in the way of learning, but should be known."""
+    """Return what does not stand in the way of learning, but should be known.
+
+    Nothing where a fault cut the trial short: too little was seen.
+    """
+    if findings.faults:
+        return ()
     return (
         *_on_repeats(findings),
         *_on_actions(findings),
@@ -82,7 +88,8 @@ def _on_repeats(findings: Findings) -> Iterator[str]:
         yield (
             "With the same seed and actions an episode is not the same twice: "
             f"{repeats.here}. It can be learned, as a real machine can, but a run "
-            "can't be repeated exactly."
+            "can't be repeated exactly. A simulation of wear should go by the "
+            "options that reset is told, such as {'episode': 1, 'decisions': 0}."
         )
     elif repeats.elsewhere is not None and repeats.elsewhere.startswith(
         "there is none"
@@ -94,15 +101,27 @@ def _on_repeats(findings: Findings) -> Iterator[str]:
             f"{repeats.elsewhere}. A resumed run will not be the run that was "
             "interrupted."
         )
+    elif repeats.untold is not None:
+        yield (
+            "It drifts by itself: the same seed and actions give the same episode, bit "
+            "for bit, if reset is told which one it is, as a run tells it, and "
+            f"another one if not ({repeats.untold})."
+        )
 
 
 def _on_actions(findings: Findings) -> Iterator[str]:
     pairs = zip(findings.low, findings.high, strict=True)
     if stuck := [number for number, (low, high) in enumerate(pairs) if low == high]:
         yield f"{_named('Action', stuck)} can't be moved: low and high are the same."
+    if findings.whole_actions:
+        yield (
+            "Actions are whole numbers: driftrl commands real ones, of which the part "
+            "after the point is cut off."
+        )
 
 
 def _on_driven(findings: Findings, driven: Driven) -> Iterator[str]:
+    yield from driven.oddities
     if driven.constant:
         yield (
             f"{_named('Observation', driven.constant)} never changed: nothing can be "
@@ -131,6 +150,12 @@ def _on_driven(findings: Findings, driven: Driven) -> Iterator[str]:
         )
     if driven.terminated and max(driven.lengths) == 1:
         yield "Every random episode ended with its first step."
+    elif driven.clockwork:
+        yield (
+            f"Every random episode was terminated after exactly {driven.clockwork} "
+            "steps. This looks like a clock: return truncated when the time is up, and "
+            "terminated when the task is over, after which nothing can be earned."
+        )
 
 
 def _on_rewards(driven: Driven) -> Iterator[str]:
@@ -154,10 +179,10 @@ def _on_rewards(driven: Driven) -> Iterator[str]:
 
 
 def _on_data(defaults: Defaults) -> Iterator[str]:
-    held = defaults.forget_after * defaults.steps
+    held = defaults.forget_after * defaults.lasts
     if held < defaults.least_transitions:
         yield (
-            f"{defaults.forget_after} episodes of {defaults.steps} steps are {held} "
+            f"{defaults.forget_after} episodes of {defaults.lasts} steps are {held} "
             "transitions, and learning begins with "
             f"{defaults.least_transitions}: a method that forgets would never learn. "
             "Make H and w larger, or agent.learning.least_transitions and "

@@ -17,15 +17,21 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.envs.own import as_env, own_task, steps_of
+from driftrl.envs.own import (
+    STEPS,
+    as_env,
+    check_reset,
+    episode_steps,
+    own_task,
+    steps_of,
+)
 from driftrl.envs.spaces import box_sizes
 from driftrl.envs.trial import Env, Trial, described, drive, limited, random_actions
 from driftrl.errors import InputError, at_least, positive, require
 
-_MOST_STEPS = 1000  # of an episode whose end nobody has declared
 _COMPARED = 200  # steps
-_FAR_LARGER = 100.0  # times the typical entry
-_GUESSED_STEPS = 200  # of an episode of which nobody says how long it is
+_LARGE = 100.0
+_GUESSED_STEPS = 200  # of an attempt of which nobody says how long it is
 # What Gymnasium's checker remarks and is no matter here: wrappers are part of what is
 # learned, actions are scaled to their bounds, and observations need none.
 _OF_NO_CONCERN = (
@@ -64,9 +70,18 @@ class Driven:
     constant: tuple[int, ...]
     """Numbers observed that never changed, from 0."""
     large: tuple[int, ...]
-    """Numbers observed that are far larger than the typical one."""
+    """Numbers observed that are far larger than ±1."""
     outside: tuple[int, ...]
     """Numbers observed outside the bounds that are declared for them."""
+    oddities: tuple[str, ...] = ()
+    """What was returned and is not as it should be, in sentences."""
+
+    @property
+    def clockwork(self) -> int | None:
+        """Steps after which the task ended every episode alike; None if it did not."""
+        longest = max(self.lengths)
+        alike = set(self.lengths) == {longest} and len(self.lengths) > 1
+        return longest if alike and self.terminated == len(self.lengths) else None
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,8 @@ class Repeats:
     """How a second time differs in the same instance; None if it does not."""
     elsewhere: str | None
     """How it differs in a second instance, or why there is none; None if same."""
+    untold: str | None = None
+    """How it differs if reset is not told which episode it is; None if it does not."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,8 @@ class Findings:
     high: tuple[float, ...]
     limit: int | None
     """Longest episode, if the environment declares it."""
+    whole_actions: bool = False
+    """Whether actions are whole numbers."""
     faults: tuple[str, ...] = ()
     """What must be mended before it can be learned."""
     checker: tuple[str, ...] | None = None
@@ -116,7 +135,9 @@ class Defaults:
     """What a run starts from, and why."""
 
     steps: int
-    """Decisions of an episode that runs its full time."""
+    """Decisions of an episode that runs its full time, as a run takes it to be."""
+    lasts: int
+    """Decisions that one seems to take, which is what ``steps`` should be."""
     termination: Literal["absent", "known", "learned"]
     """When imagined rollouts end."""
     least_transitions: int
@@ -165,11 +186,14 @@ def declared(env: Env, name: str) -> Findings:
         low=() if box is None else tuple(box.low.astype(float).ravel().tolist()),
         high=() if box is None else tuple(box.high.astype(float).ravel().tolist()),
         limit=steps_of(env),
+        whole_actions=box is not None and np.issubdtype(box.dtype, np.integer),
     )
     try:
-        return replace(found, sizes=box_sizes(env))
+        found = replace(found, sizes=box_sizes(env))
+        check_reset(env)
     except InputError as refusal:
         return replace(found, faults=(str(refusal),))
+    return found
 
 
 def inspect(
@@ -195,10 +219,11 @@ def inspect(
     env = built(make, name)
     try:
         found = declared(env, name)
-        if found.sizes is None:
+        if found.faults:
             return replace(found, checker=gymnasium_says(env))
         trials = _random_trials(env, found, episodes, seconds, seed)
         again = _again(env, trials[0], seed)
+        untold = difference(trials[0], _again(env, trials[0], seed, told=False))
         checker = gymnasium_says(env)
     finally:
         _close(env)
@@ -207,7 +232,8 @@ def inspect(
     if found.driven is None:
         return found
     elsewhere = _elsewhere(make, name, trials[0], seed)
-    repeats = Repeats(len(again), difference(trials[0], again), elsewhere)
+    here = difference(trials[0], again)
+    repeats = Repeats(len(again), here, elsewhere, untold)
     return replace(found, repeats=repeats)
 
 
@@ -219,13 +245,14 @@ def defaults_for(findings: Findings) -> Defaults:
     """
     require(findings.sizes is not None, " ".join(findings.faults))
     assert findings.sizes is not None
-    steps, why_steps = _episode_steps(findings)
+    steps, (lasts, why_steps) = episode_steps(findings.limit), _lasts(findings)
     task = own_task(findings.name, findings.sizes, steps)
     assert isinstance(task.agent, EnsembleAgentConfig)
     learning, sac = task.agent.learning, task.agent.sac
-    waits = -(-learning.least_transitions // steps)
+    waits = -(-learning.least_transitions // lasts)
     return Defaults(
         steps=steps,
+        lasts=lasts,
         termination=task.agent.imagination.termination,
         least_transitions=learning.least_transitions,
         batch=sac.batch,
@@ -238,31 +265,30 @@ def defaults_for(findings: Findings) -> Defaults:
             f"episodes of full length until then: {waits}",
             "batch": "grows with the networks",
             "forget_after": "nobody knows how fast it drifts; they hold up to "
-            f"{task.window * steps} transitions, and the machine should hardly change "
+            f"{task.window * lasts} transitions, and the machine should hardly change "
             "meanwhile",
             "hidden": f"numbers observed: {findings.sizes[0]}",
         },
     )
 
 
-def _episode_steps(findings: Findings) -> tuple[int, str]:
+def _lasts(findings: Findings) -> tuple[int, str]:
+    """Return how long an episode seems to take, and why a run takes what it takes."""
+    driven = findings.driven
     if findings.limit is not None:
         return findings.limit, "the environment declares it"
-    driven = findings.driven
-    if driven is None:
-        return _GUESSED_STEPS, "a guess: the environment declares no limit"
-    if driven.truncated_after:
+    assumed = "assumed, as the environment declares no limit"
+    if driven is not None and driven.truncated_after:
         longest = max(driven.truncated_after)
         same = len(set(driven.truncated_after)) == 1
         return longest, (
-            f"its clock ended random episodes {'always' if same else 'at the latest'} "
-            "then; it declares no limit, so give it as --environment.steps"
+            f"{assumed}; its clock ended random episodes after {longest}"
+            f"{'' if same else ' at the latest'}: give --environment.steps {longest}"
         )
     # A better policy may last longer than random actions did.
-    longest = _GUESSED_STEPS if driven.cut else max(_GUESSED_STEPS, *driven.lengths)
-    return longest, (
-        "a guess: its clock ended no random episode and it declares no limit; choose "
-        "what an attempt takes, as --environment.steps"
+    tried = () if driven is None or driven.cut else driven.lengths
+    return max((_GUESSED_STEPS, *tried)), (
+        f"{assumed}; choose what an attempt takes, as --environment.steps"
     )
 
 
@@ -329,22 +355,28 @@ def _random_trials(
     for number in range(episodes):
         held = number % 2 == 1
         actions = random_actions(env.action_space, seed + number, held=held)
-        steps = max(_MOST_STEPS, found.limit or 0)
-        trial = drive(env, limited(actions, steps, deadline), seed=seed + number)
+        place = {"episode": number + 1, "decisions": sum(map(len, trials))}
+        trial = drive(
+            env,
+            limited(actions, max(STEPS, found.limit or 0), deadline),
+            seed=seed + number,
+            place=place,
+        )
         trials.append(trial)
         if trial.fault or time.perf_counter() > deadline:
             break
     return trials
 
 
-def _again(env: Env, trial: Trial, seed: int) -> Trial:
-    """Drive an episode's first actions once more."""
+def _again(env: Env, trial: Trial, seed: int, *, told: bool = True) -> Trial:
+    """Drive the first episode's first actions once more."""
     repeated = list(trial.actions[:_COMPARED])
 
     def action(step: int) -> np.ndarray | None:
         return repeated[step] if step < len(repeated) else None
 
-    return drive(env, action, seed=seed)
+    place = {"episode": 1, "decisions": 0} if told else None
+    return drive(env, action, seed=seed, place=place)
 
 
 def _elsewhere(
@@ -376,7 +408,6 @@ def _driven(env: Env, trials: list[Trial]) -> Driven | None:
     cut = [len(trial) for trial in trials if not _ended(trial)]
     lowest, highest = seen.min(axis=0), seen.max(axis=0)
     reach = np.maximum(np.abs(lowest), np.abs(highest))
-    typical = np.median(reach[reach > 0]) if (reach > 0).any() else 1.0
     # Those that an environment gives in single precision may round past their bounds.
     room = 1e-6 * np.maximum(1.0, reach)
     low, high = env.observation_space.low, env.observation_space.high
@@ -393,8 +424,9 @@ def _driven(env: Env, trials: list[Trial]) -> Driven | None:
         lowest=tuple(lowest.tolist()),
         highest=tuple(highest.tolist()),
         constant=_where(lowest == highest),
-        large=_where(reach > _FAR_LARGER * max(typical, 1.0)),
+        large=_where(reach > _LARGE),
         outside=_where((lowest < low - room) | (highest > high + room)),
+        oddities=tuple(dict.fromkeys(odd for one in trials for odd in one.oddities)),
     )
 
 

@@ -5,9 +5,12 @@ oracle for it; everything else is as for a task that comes with driftrl.
 """
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import gymnasium
@@ -38,6 +41,10 @@ PARAMETER = "none"
 """What θ sets there."""
 STEPS = 1000
 """Decisions of an episode where the environment does not say."""
+_ASSUMED = (
+    f"The environment declares no length of an episode: {STEPS} steps are assumed at "
+    "most. Say it with gymnasium.wrappers.TimeLimit or environment.steps."
+)
 # Networks grow with what is observed: these have learned the tasks of that size.
 _WIDTHS = ((8, 64), (32, 128))
 _LARGEST_WIDTH = 256
@@ -57,11 +64,12 @@ def factory_named(spec: str) -> Callable[[], Env]:
         InputError: There is no such module, or nothing callable of that name in it.
     """
     module_name, _, name = spec.partition(":")
-    require(
-        bool(module_name) and bool(name),
-        f"An environment of one's own is named MODULE:FACTORY, such as "
-        f"my_machine:make_env; received {spec!r}.",
-    )
+    if not (module_name and name):
+        raise registered(spec) or InputError(
+            f"An environment of one's own is named MODULE:FACTORY, such as "
+            f"my_machine:make_env; received {spec!r}."
+        )
+    _check_module_name(module_name, name)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -84,7 +92,54 @@ def factory_named(spec: str) -> Callable[[], Env]:
         f"{spec!r} is {found!r}; it must be a function or class that makes an "
         "environment when it is called without arguments.",
     )
+    if (lacking := _mismatch(found)) is not None:
+        raise InputError(
+            f"{spec!r} can't be called without arguments: {lacking}. Write a function "
+            "without arguments that makes the environment, and name that."
+        )
     return found
+
+
+def registered(name: str) -> InputError | None:
+    """Return how to name what Gymnasium has registered; None if it has not."""
+    if name not in gymnasium.registry:
+        return None
+    return InputError(
+        f"{name!r} is registered with Gymnasium, and driftrl takes what makes an "
+        f'environment: write `def make(): return gymnasium.make("{name}")` in a '
+        "module, say my_machine.py, and name my_machine:make."
+    )
+
+
+def _check_module_name(module_name: str, name: str) -> None:
+    """Refuse the path of a file where the name of a module belongs."""
+    path = PurePath(module_name)
+    if path.suffix != ".py" and not set(module_name) & {"/", "\\"}:
+        require(
+            not module_name.startswith("."),
+            f"A module is named from where you stand, without leading dots; received "
+            f"{module_name!r}.",
+        )
+        return
+    path = path.with_suffix("") if path.suffix == ".py" else path
+    where = ""
+    if path.is_absolute() or ".." in path.parts:
+        where, path = f"stand in {path.parent} and ", PurePath(path.name)
+    raise InputError(
+        f"{module_name!r} is a file, and a module is named as Python imports it: "
+        f"{where}write {'.'.join(path.parts)}:{name}."
+    )
+
+
+def _mismatch(function: Callable[..., Any], **words: None) -> str | None:
+    """Say why a function does not take just these arguments; None if it does."""
+    try:
+        inspect.signature(function).bind(**words)
+    except TypeError as error:
+        return str(error)
+    except ValueError:  # some that are written in C do not tell
+        return None
+    return None
 
 
 def made(spec: str) -> Env:
@@ -113,6 +168,28 @@ def steps_of(env: Env) -> int | None:
         limit = getattr(wrapper, "_max_episode_steps", None)
         wrapper = wrapper.env
     return limit
+
+
+def check_reset(env: Env) -> None:
+    """Refuse an environment whose reset can't be told seed and place.
+
+    Raises:
+        InputError: It, or one of its wrappers, does not take them.
+    """
+    layer: Any = env
+    while layer is not None:
+        lacking = _mismatch(layer.reset, seed=None, options=None)
+        require(
+            lacking is None,
+            f"reset() of {type(layer).__name__} can't be called with seed and options "
+            f"({lacking}): write it as def reset(self, *, seed=None, options=None).",
+        )
+        layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
+
+
+def episode_steps(declared: int | None) -> int:
+    """Return how long a run lets an episode be: as declared, or ``STEPS``."""
+    return STEPS if declared is None else declared
 
 
 def own_task(
@@ -199,15 +276,20 @@ def machine(name: str, *, observations: int, actions: int, steps: int) -> Task:
 def task_of(name: str, env: Env, steps: int | None = None) -> Task:
     """Return the task of an environment of one's own.
 
+    Its ``notes`` say which length of an episode is assumed, where nothing is declared.
+
     Args:
         name: What to call it.
         env: The environment.
         steps: Decisions of an episode, if that is not what the environment says.
     """
     sizes, chosen = box_sizes(env), env.action_space
+    check_reset(env)
     assert isinstance(chosen, spaces.Box)
     bounds = (tuple(chosen.low.tolist()), tuple(chosen.high.tolist()))
-    return own_task(name, sizes, steps or steps_of(env) or STEPS, bounds)
+    limit = steps_of(env) if steps is None else steps
+    task = own_task(name, sizes, episode_steps(limit), bounds)
+    return replace(task, notes=_ASSUMED if limit is None else "")
 
 
 class OwnPlant(Plant):

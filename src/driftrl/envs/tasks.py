@@ -22,7 +22,7 @@ from driftrl.config_deep import (
 from driftrl.config_file import overridden
 from driftrl.config_gp import GPAgentConfig, GPConfig
 from driftrl.drift.schedules import Exponential, Unknown
-from driftrl.envs.own import is_own, made, own_task, task_of
+from driftrl.envs.own import is_own, made, own_task, registered, task_of
 from driftrl.envs.rccar_task import RCCAR
 from driftrl.envs.suite import MUJOCO_TASKS
 from driftrl.envs.task import Task
@@ -181,7 +181,7 @@ def task_named(name: str) -> Task:
     if is_own(name):
         return _own_task(name)
     if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
+        raise registered(name) or unknown_name("task", name, TASKS)
     return TASKS[name]
 
 

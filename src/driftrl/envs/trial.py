@@ -35,6 +35,8 @@ class Trial:
     truncated: bool
     fault: str | None
     """What can't be learned from, in a sentence; the episode went no further."""
+    oddities: tuple[str, ...] = ()
+    """What can be learned from, and is not as it should be, in sentences."""
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -49,6 +51,7 @@ class _Log:
     seconds: list[float] = field(default_factory=list)
     terminated: bool = False
     truncated: bool = False
+    oddities: dict[str, None] = field(default_factory=dict)
 
 
 class _Fault(Exception):
@@ -83,11 +86,21 @@ def limited(actions: Actions, steps: int, deadline: float) -> Actions:
     return draw
 
 
-def drive(env: Env, actions: Actions, *, seed: int) -> Trial:
-    """Live through one episode, up to its end, the last action, or a fault."""
+def drive(
+    env: Env, actions: Actions, *, seed: int, place: dict[str, int] | None = None
+) -> Trial:
+    """Live through one episode, up to its end, the last action, or a fault.
+
+    Args:
+        env: The environment.
+        actions: What it is told.
+        seed: Of the reset.
+        place: Where the episode is on the clocks of a run, which a run tells reset.
+    """
     log, fault = _Log(), None
     try:
-        for _ in _steps(env, actions, seed, log):
+        answer = _called("reset()", lambda: env.reset(seed=seed, options=place))
+        for _ in _steps(env, answer, actions, log):
             pass
     except _Fault as error:
         fault = str(error)
@@ -99,15 +112,17 @@ def drive(env: Env, actions: Actions, *, seed: int) -> Trial:
         terminated=log.terminated,
         truncated=log.truncated,
         fault=fault,
+        oddities=tuple(log.oddities),
     )
 
 
-def _steps(env: Env, actions: Actions, seed: int, log: _Log) -> Iterator[None]:
-    shape = env.observation_space.shape
-    answer = _called("reset()", lambda: env.reset(seed=seed))
+def _steps(env: Env, answer: Any, actions: Actions, log: _Log) -> Iterator[None]:
+    space = env.observation_space
+    shape = space.shape
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise _Fault(f"reset() must return (obs, info), and returned {_kind(answer)}.")
     log.observations.append(_numbers(answer[0], shape, "reset()"))
+    log.oddities.update(_odd_type(answer[0], space))
     while not (log.terminated or log.truncated):
         step = len(log.rewards)
         if (action := actions(step)) is None:
@@ -125,8 +140,30 @@ def _steps(env: Env, actions: Actions, seed: int, log: _Log) -> Iterator[None]:
         log.actions.append(action)
         log.rewards.append(float(earned))
         log.seconds.append(seconds)
+        log.oddities.update(_odd_type(obs, space))
+        log.oddities.update(_odd_flags(terminated=terminated, truncated=truncated))
         log.terminated, log.truncated = bool(terminated), bool(truncated)
         yield
+
+
+def _odd_type(obs: Any, space: spaces.Space[Any]) -> dict[str, None]:
+    """Say that observations are of another type than they are declared to be."""
+    if not isinstance(obs, np.ndarray) or obs.dtype == space.dtype:
+        return {}
+    return {
+        f"Observations are returned as {obs.dtype}, and observation_space declares "
+        f"{space.dtype}: declare what is returned.": None
+    }
+
+
+def _odd_flags(**flags: Any) -> dict[str, None]:
+    """Say which flags of a step are no truth values."""
+    return {
+        f"step() returned {name} = {flag!r}, which counts as {bool(flag)}: return "
+        "True or False.": None
+        for name, flag in flags.items()
+        if not isinstance(flag, bool | np.bool_)
+    }
 
 
 def _called(where: str, call: Callable[[], Any]) -> Any:

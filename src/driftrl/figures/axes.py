@@ -69,7 +69,7 @@ def draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, MethodStyle]) -> N
         axes.yaxis.set_major_formatter(_ShortNumbers())
     if panel.is_empty:
         axes.set_yticks([])
-        note(axes, "not recorded", (0.4, 0.55), axes.transAxes)
+        note(axes, panel.missing.rstrip(".").lower(), (0.4, 0.55), axes.transAxes)
 
 
 def draw_band(axes: Axes, curves: Float[np.ndarray, "K N"], style: MethodStyle) -> None:

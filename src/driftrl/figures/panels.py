@@ -21,6 +21,7 @@ from driftrl.results.curves import (
 )
 from driftrl.results.records import Run
 
+_NO_MODEL = "No model was learned."
 _TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's
 _ALL_TICKS_SHARE = 0.15  # most that all rows of such marks may take
 _WIDE_RANGE = 30.0
@@ -56,6 +57,8 @@ class Panel:
     is_scale: bool = False
     """Whether ratios matter more than differences, so that a log axis may be used."""
     as_percent: bool = False
+    missing: str = "Not recorded."
+    """What is said if there is nothing to draw."""
 
     @property
     def is_empty(self) -> bool:
@@ -253,6 +256,7 @@ def error_panel(study: StudyRegret) -> Panel:
         "changes.",
         curves=_measured(study, lambda record: record.model_error),
         is_scale=True,
+        missing=_NO_MODEL,
     )
 
 
@@ -275,6 +279,7 @@ def coverage_panel(study: StudyRegret) -> Panel:
         curves=curves,
         references=(reference,) if is_recorded else (),
         as_percent=True,
+        missing=_NO_MODEL,
     )
 
 

@@ -183,9 +183,9 @@ def _intervals(estimate: Estimate | None) -> str:
 
 
 def _figure_section(part: Part) -> str:
-    captions = {
-        panel.key: (panel.title, panel.caption) for panel in study_panels(part.study)
-    }
+    panels = study_panels(part.study)
+    captions = {panel.key: (panel.title, panel.caption) for panel in panels}
+    missing = {panel.key: panel.missing for panel in panels if panel.is_empty}
     if "differences" in part.drawn:
         what, side = ("Final regret", "Left")
         if not part.study.table.known:
@@ -198,7 +198,7 @@ def _figure_section(part: Part) -> str:
         )
     order = [*(key for key in part.wide if key in captions)]
     order += [key for key in captions if key not in order]
-    cards = "".join(_card(part, key, *captions[key]) for key in order)
+    cards = "".join(_card(part, key, *captions[key], missing.get(key)) for key in order)
     ticks = (
         " Ticks along the lower edge mark soft resets."
         if soft_resets(part.study)
@@ -214,11 +214,11 @@ def _figure_section(part: Part) -> str:
     return f'{part.heading("Figures")}{note}<div class="figures">{cards}</div>'
 
 
-def _card(part: Part, key: str, title: str, caption: str) -> str:
+def _card(part: Part, key: str, title: str, caption: str, missing: str | None) -> str:
     kind = ' class="wide"' if key in part.wide else ""
     plot = f'<div class="plot" id="plot-{part.prefix}{key}"></div>'
-    if key not in part.drawn:
-        plot = "Not recorded."
+    if missing is not None:
+        plot = missing
     level = part.level + 1
     return (
         f"<figure{kind}><h{level}>{title}</h{level}>{plot}"

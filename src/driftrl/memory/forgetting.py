@@ -275,6 +275,32 @@ def by_hand(rule: Forgetting, first: int) -> Since:
     return Since(first, rule.rule if isinstance(rule, Since) else rule)
 
 
+def replaced(old: Forgetting, new: Any) -> Forgetting:
+    """Return the new rule; what was forgotten by hand under the old one stays so.
+
+    Raises:
+        InputError: The new one is no forgetting rule.
+    """
+    require(
+        isinstance(new, Forgetting),
+        "A forgetting rule is one of KeepAll, Reset, Window and Doubling, such as "
+        f"Window(5); received {new!r}.",
+    )
+    if isinstance(old, Since) and not isinstance(new, Since):
+        return Since(old.first, new)
+    return new
+
+
+def most_retained(rule: Forgetting, steps: int) -> float:
+    """Return how many transitions a rule retains at most, however long the run is."""
+    rule = rule.rule if isinstance(rule, Since) else rule
+    if isinstance(rule, KeepAll | Doubling):
+        return math.inf
+    # A window or period of s episodes is full after s more, at the latest.
+    size = rule.window if isinstance(rule, Window) else rule.period
+    return most_transitions(rule, size + 1, steps)
+
+
 def _last_reset(lengths: Sequence[int], capacity: int) -> int:
     """Return the first episode in a buffer that is emptied when one does not fit."""
     first, held = 1, 0

@@ -11,6 +11,7 @@ from driftrl.errors import InputError, require
 VARIABLE = "DRIFTRL_ROBOT_TOKEN"
 SHORTEST_TOKEN = 16
 LONGEST_TOKEN = 256
+LARGEST_PORT = 65_535
 
 
 def is_local(address: str) -> bool:
@@ -27,6 +28,12 @@ def is_local(address: str) -> bool:
         raise InputError(
             f"An address looks like tcp://127.0.0.1:5557, received {address!r}."
         )
+    # ZeroMQ would take the rest of a larger one, by 65536.
+    require(
+        port == "*" or 1 <= int(port) <= LARGEST_PORT,
+        f"The port of an address is from 1 to {LARGEST_PORT}, received {port} in "
+        f"{address!r}.",
+    )
     host = host.strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -60,8 +67,9 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str:
 
 def check_access(address: str, token: str) -> None:
     """Refuse an address that others can reach, unless there is a token."""
+    local = is_local(address)  # which also judges whether it is one
     require(
-        bool(token) or is_local(address),
+        bool(token) or local,
         f"{address} can be reached from other machines, so both sides need the same "
         f"token: put one in a file (--token-file FILE) or in {VARIABLE}.",
     )

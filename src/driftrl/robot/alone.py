@@ -61,7 +61,8 @@ def _run(drive: Drive, policy: Policy) -> None:
         ):
             raise fault("malformed", f"The policy answered {action!r}.")
         if now() > deadline:
-            raise fault("deadline", f"The policy took {1e3 * (now() - asked):.1f} ms.")
+            took = f"The policy answered after {1e3 * (now() - asked):.1f} ms"
+            raise fault("deadline", f"{took}, not {drive.missed(step, asked)}.")
         drive.journal.answered(now() - asked)
         drive.apply(action)
         step += 1

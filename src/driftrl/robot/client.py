@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from driftrl.errors import EpisodeAborted, InputError, RobotAway, positive, require
 from driftrl.robot.access import check_access
+from driftrl.robot.journal import counted
 from driftrl.robot.protocol import (
     PREPARING_EVERY,
     VERSION,
@@ -38,10 +39,24 @@ StepResult = tuple[Float[np.ndarray, " S"], float, bool, bool, dict[str, Any]]
 now = time.monotonic
 _KNOCK_EVERY = 0.5  # s
 _FATAL = ("version", "token")
+_OF_TIME = ("deadline", "late", "stale")
+_TOO_BUSY = (
+    "If the computers are too busy for this pace, start the robot with a longer "
+    "--period or a larger --deadline, give both sides priority (chrt -f 10), or let "
+    "the robot wait for its learner (--no-real-time): docs/robot_protocol.md."
+)
 
 
 class _Silent(Exception):
     """The robot says nothing, or nothing that counts; say hello again."""
+
+    remedy = "Start it"
+
+
+class _Taken(_Silent):
+    """It is there, and serves another."""
+
+    remedy = "End the other learner"
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,11 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """
 
     def __init__(
-        self, address: str, token: str = "", patience: Patience | None = None
+        self,
+        address: str,
+        token: str = "",
+        patience: Patience | None = None,
+        tell: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Connect, and learn what the robot is.
 
@@ -79,11 +98,12 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             address: ZeroMQ's, such as tcp://127.0.0.1:5557.
             token: The robot's token; required if it is on another machine.
             patience: How long to wait.
+            tell: Is told, once each, what a robot is waited for.
         """
         check_access(address, token)
         require_installed()
         self._address, self._token = address, token
-        self._patience = patience or Patience()
+        self._patience, self._tell = patience or Patience(), tell
         self._dialer: Dialer | None = None
         self._settled = False
         self._episode = self._step = 0
@@ -95,7 +115,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """θ of the running episode, if the robot is a simulator that knows it."""
         self.aborted = 0
         """Episodes that were aborted so far."""
-        self.robot = self._patiently(self._connect)
+        self.robot = self._patiently(self._connect, "try again")
         """What the robot said of itself."""
         size, actions = self.robot.observation_size, self.robot.action_size
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
@@ -128,7 +148,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         decisions = int(options.get("decisions", decisions))
         self._before = (self._episode - 1, decisions)
         begin = Begin(self._episode, decisions, seed)
-        start = self._patiently(lambda: self._begin(begin))
+        start = self._patiently(lambda: self._begin(begin), "resume")
         self._running, self._step = True, 0
         self.theta = start.theta
         self._returned = now()
@@ -180,9 +200,10 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     # ---- waiting --------------------------------------------------------------------
 
-    def _patiently(self, attempt: Callable[[], T]) -> T:
+    def _patiently(self, attempt: Callable[[], T], then: str) -> T:
         """Try until it works, connecting anew each time, or patience ends."""
         until = now() + self._patience.away
+        told = ""
         while True:
             try:
                 return attempt()
@@ -191,8 +212,12 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                 if now() >= until:
                     raise RobotAway(
                         f"The robot at {self._address} could not be had within "
-                        f"{self._patience.away:g} s: {silent} Start it, and resume."
+                        f"{self._patience.away:g} s: {silent} {silent.remedy}, and "
+                        f"{then}."
                     ) from None
+                if told != str(silent):
+                    told = str(silent)
+                    self._tell(f"Waiting for the robot at {self._address}: {told}")
                 time.sleep(min(_KNOCK_EVERY, max(0.0, until - now())))
 
     def _connect(self) -> Welcome:
@@ -212,7 +237,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                     raise InputError(
                         f"The robot at {self._address} refuses: {message.reason}"
                     )
-                raise _Silent(message.reason)
+                raise _refusal(message)
 
     def _begin(self, begin: Begin) -> Observation:
         """Ask for an episode and wait for its start, for as long as that takes."""
@@ -227,12 +252,12 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                 now() + self._patience.silence + 2 * PREPARING_EVERY
             )
             if isinstance(message, Refused):
-                raise _Silent(message.reason)
+                raise _refusal(message)
             if isinstance(message, Preparing) and message.episode == begin.episode:
                 preparing = True
             elif preparing and isinstance(message, Stopped):
                 self._settled = True
-                raise self._aborted(message.reason)
+                raise self._stopped(message)
             elif preparing and isinstance(message, Observation):
                 self._settled = True
                 return message
@@ -250,20 +275,28 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         try:
             while True:
                 message = self._receive(until)
-                if isinstance(message, Stopped | Refused):
-                    raise self._aborted(message.reason)
+                if isinstance(message, Stopped):
+                    raise self._stopped(message)
+                if isinstance(message, Refused):
+                    raise self._aborted(self._step, message.reason)
                 if isinstance(message, Observation) and message.step == self._step:
                     return message
         except _Silent as silent:
             self._disconnect()
-            raise self._aborted(str(silent)) from None
+            raise self._aborted(self._step, str(silent)) from None
 
-    def _aborted(self, reason: str) -> EpisodeAborted:
+    def _stopped(self, message: Stopped) -> EpisodeAborted:
+        """Return what to raise; where time ran out, its note says what may help."""
+        aborted = self._aborted(message.step, message.reason)
+        if message.code in _OF_TIME and self.robot.real_time:
+            aborted.add_note(_TOO_BUSY)
+        return aborted
+
+    def _aborted(self, actions: int, reason: str) -> EpisodeAborted:
         self._running = False
         self.aborted += 1
         return EpisodeAborted(
-            f"Episode {self._episode} was stopped after {self._step} actions and is "
-            f"not learned from: {reason}"
+            f"stopped after {counted(actions, 'action')} ({_clause(reason)})"
         )
 
     # ---- the wire -------------------------------------------------------------------
@@ -290,3 +323,15 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._dialer is not None:
             self._dialer.close()
             self._dialer = None
+
+
+def _refusal(message: Refused) -> _Silent:
+    if message.code == "taken":
+        return _Taken(message.reason)
+    return _Silent("It was started anew.")  # and knows no learner yet
+
+
+def _clause(sentence: str) -> str:
+    """Return a sentence as it stands within another one."""
+    first, space, rest = sentence.rstrip(".").partition(" ")
+    return (first.lower() if first.istitle() else first) + space + rest

@@ -20,6 +20,8 @@ from driftrl.robot.timing import Timing
 now = time.monotonic
 _LAST_STOP = 1.0
 """Seconds that a robot that ends gives its machine to take the stop action."""
+_NOTABLE = 0.1
+"""Share of the deadline from which the robot's own lateness is worth a word."""
 
 
 class Drive:
@@ -114,6 +116,23 @@ class Drive:
             behind = late + self.timing.deadline * self.timing.period
             raise fault("late", f"The robot itself was {1e3 * behind:.1f} ms late.")
         return due
+
+    def missed(self, step: int, asked: float) -> str:
+        """Say which time was missed, and the robot's own share in that, if it has one.
+
+        Args:
+            step: The observation k whose answer was due.
+            asked: When it was asked for, which is t_k unless the robot itself was late.
+        """
+        if not self.timing.real_time:
+            return f"within {self.timing.patience:g} s"
+        allowed = self.timing.deadline * self.timing.period
+        behind = asked - self.moment(step)
+        share = f"; the robot was itself {1e3 * behind:.1f} ms late"
+        return (
+            f"before the deadline of {1e3 * allowed:.4g} ms"
+            f"{share if behind > _NOTABLE * allowed else ''}"
+        )
 
     def apply(self, values: np.ndarray) -> None:
         """Put an action into force, clipped and limited in its change."""

@@ -175,8 +175,7 @@ class Robot:
             if values is not None:
                 self._journal.answered(now() - asked)
                 return values
-        waited = 1e3 * (now() - asked)
-        raise fault("deadline", f"No action came within {waited:.1f} ms.")
+        raise fault("deadline", f"No action came {self._drive.missed(step, asked)}.")
 
     def _hear_until(self, moment: float, *, expected: int) -> None:
         """Listen while no answer is due."""

@@ -10,12 +10,18 @@ from driftrl.config_deep import EnsembleAgentConfig
 from driftrl.config_gp import GPAgentConfig
 from driftrl.envs.plants import known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
-from driftrl.errors import InputError
+from driftrl.errors import InputError, require
 from driftrl.imagination.policy_rollout import Known
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import most_transitions
+from driftrl.memory.forgetting import most_retained, most_transitions
 from driftrl.training.learner import Learner
 from driftrl.training.streams import Purpose, key_for
+
+MORE_DATA = (
+    "Forget less (a larger forgetting.window or forgetting.period), or make "
+    "agent.learning.least_transitions smaller, and agent.sac.batch with it."
+)
+"""What lets a run learn that forgets too soon."""
 
 
 def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
@@ -69,6 +75,33 @@ def most_points(config: RunConfig) -> int:
     """Return how many transitions are learned from at once, at most."""
     steps = config.environment.decisions
     return most_transitions(config.forgetting, config.episodes, steps)
+
+
+def least_points(config: RunConfig) -> int:
+    """Return the retained transitions below which nothing is learned."""
+    agent = config.agent
+    if isinstance(agent, GPAgentConfig):
+        return 1
+    return agent.learning.least_transitions
+
+
+def counted_within(config: RunConfig, steps: int) -> int:
+    """Return how many steps of the running episode count as retained: all or none."""
+    agent = config.agent
+    between = isinstance(agent, GPAgentConfig) or agent.learning.when == "episode"
+    return 0 if between else steps
+
+
+def check_learns(config: RunConfig) -> None:
+    """Refuse a run that would forget each episode before it may learn from it."""
+    steps, least = config.environment.decisions, least_points(config)
+    most = most_retained(config.forgetting, steps) + counted_within(config, steps)
+    require(
+        most >= least,
+        f"This run would never learn: it retains at most {most:g} transitions in "
+        f"episodes of {steps} steps, and learning begins with {least} "
+        f"(agent.learning.least_transitions). {MORE_DATA}",
+    )
 
 
 def initial_state(agent: Agent, config: RunConfig) -> State:

@@ -15,6 +15,9 @@ from driftrl.config import RunConfig
 from driftrl.config_gp import GPAgentConfig
 from driftrl.errors import InputError, require
 from driftrl.exported import ACTIVATION, Policy, PolicyError, to_bytes
+from driftrl.memory.forgetting import most_retained
+from driftrl.results.records import RECORDS_FILE, read_records
+from driftrl.training.assembly import MORE_DATA
 from driftrl.training.checkpoint import load_arrays, newest
 from driftrl.training.playback import config_of
 
@@ -64,7 +67,7 @@ def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
         f"The policy of the run in {directory} has not been trained yet, and acts at "
         f"random: episodes so far {episodes}, and learning begins with "
         f"{config.agent.learning.least_transitions} transitions "
-        "(agent.learning.least_transitions). Let the run go on.",
+        f"(agent.learning.least_transitions). {_to_be_trained(directory, config)}",
     )
     weights, biases = actor_layers(arrays)
     low, high = bounds or machine_bounds(config) or (None, None)
@@ -75,6 +78,23 @@ def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
         raise InputError(
             f"The run in {directory} can't be exported. {error}"
         ) from error
+
+
+def _to_be_trained(directory: Path, config: RunConfig) -> str:
+    """Say what lets a run begin to learn: time, unless it forgets too soon for that."""
+    assert not isinstance(config.agent, GPAgentConfig)
+    records = directory / RECORDS_FILE
+    lengths = [row.steps for row in read_records(records)] if records.is_file() else []
+    longest = max(lengths, default=config.environment.decisions)
+    learning = config.agent.learning
+    within = longest if learning.when == "step" else 0
+    held = most_retained(config.forgetting, longest) + within
+    if held >= learning.least_transitions:
+        return "Let the run go on."
+    return (
+        f"It never would: this run retains at most {held:g}, in episodes of up to "
+        f"{longest} steps so far. {MORE_DATA}"
+    )
 
 
 def actor_layers(

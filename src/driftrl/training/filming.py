@@ -5,15 +5,18 @@ same as one that is not.
 """
 
 import contextlib
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
 from driftrl.config import RunConfig
 from driftrl.envs.drifting import environment_of
+from driftrl.envs.own import is_own
 from driftrl.errors import DriftrlError, InputError
 from driftrl.training.evaluate import Env, Seen, unwatched
 from driftrl.training.video import (
@@ -27,6 +30,10 @@ from driftrl.training.video import (
 _DECISIONS_A_SECOND = 20.0  # where an environment does not say
 
 
+class NoPicture(InputError):
+    """The environment does not draw itself."""
+
+
 def real_time(env: Env, action_repeat: int) -> float:
     """Return the decisions a second at which a film runs as fast as the machine."""
     rate = float(env.metadata.get("render_fps", _DECISIONS_A_SECOND))
@@ -35,7 +42,8 @@ def real_time(env: Env, action_repeat: int) -> float:
 
 def caption(title: str, theta: float, step: int, total: float) -> list[str]:
     """Return what is written in a frame: what it shows, and how it goes."""
-    lines = f"{title}   θ = {theta:.4g}", f"step {step}   return {total:.1f}"
+    known = "" if math.isnan(theta) else f"   θ = {theta:.4g}"
+    lines = f"{title}{known}", f"step {step}   return {total:.1f}"
     return [line.replace("-", "−") for line in lines]
 
 
@@ -96,6 +104,7 @@ def try_out(config: RunConfig) -> float:
     """Draw and encode one frame of a run; return its frames a second in real time.
 
     Raises:
+        NoPicture: The environment does not draw itself.
         InputError: Videos of it can't be made in this installation or on this machine.
     """
     require_installed()
@@ -115,7 +124,8 @@ def _first_picture(config: RunConfig) -> tuple[Frame, float]:
     try:
         with contextlib.closing(environment_of(config, "rgb_array")) as env:
             env.reset(seed=0)
-            return _picture(env), real_time(env, config.environment.action_repeat)
+            frame = _drawn_by_itself(env, config.task)
+            return frame, real_time(env, config.environment.action_repeat)
     except DriftrlError:
         raise
     except DependencyNotInstalled as error:
@@ -127,3 +137,22 @@ def _first_picture(config: RunConfig) -> tuple[Frame, float]:
             f"{error}. Without a screen MuJoCo draws with EGL: install libegl1 (as "
             "Debian and Ubuntu name it), or set MUJOCO_GL to osmesa or glfw."
         ) from error
+
+
+def _drawn_by_itself(env: Env, task: str) -> Frame:
+    """Return the first picture, where an environment of one's own may draw none."""
+    if not is_own(task):
+        return _picture(env)
+    try:
+        frame = env.render()
+    except NotImplementedError:
+        raise NoPicture(
+            f"{task} has no render(), so there is no video of it."
+        ) from None
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
+        raise NoPicture(
+            f"render() of {task} returned {type(frame).__name__}, and a video takes "
+            "pictures of (height, width, 3): make the environment with "
+            'render_mode="rgb_array".'
+        )
+    return frame

@@ -87,6 +87,11 @@ class Learner:
         """m(n): the oldest episode that π_n was learned from."""
         return self._first_retained(self.number)
 
+    @property
+    def steps_taken(self) -> int | None:
+        """Steps of the running episode so far; None if there is none."""
+        return None if self._running is None else len(self._running.transitions)
+
     def begin_episode(self) -> int:
         """Begin episode n and return n; one that was not ended is discarded."""
         self._running = _Running(
@@ -103,6 +108,7 @@ class Learner:
         running = self._under_way("act")
         obs = self._checked(obs)
         step = len(running.transitions)
+        self._require_unfinished(running.transitions)
         key = key_for(self._seed, Purpose.ACTING, self.number, step)
         action, running.carry = running.policy.act(obs, running.carry, key=key)
         running.asked = (obs, action)
@@ -194,6 +200,19 @@ class Learner:
 
     def _first_retained(self, n: int) -> int:
         return self.forgetting.first_retained(n, Evidence(self.memory.lengths))
+
+    def _require_unfinished(self, transitions: list[Transition]) -> None:
+        last = transitions[-1] if transitions else None
+        require(
+            last is None or not (last.terminated or last.truncated),
+            f"Episode {self.number} is over, since observe() was told that it was "
+            "terminated or truncated: end_episode() comes next.",
+        )
+        require(
+            len(transitions) < self._steps,
+            f"Episode {self.number} has had all its {self._steps} steps "
+            "(environment.steps): end_episode() comes next.",
+        )
 
     def _under_way(self, asked_for: str) -> _Running:
         if self._running is None:

@@ -2,13 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from driftrl.config import RunConfig
 from driftrl.envs.drifting import DriftingEnv, environment_of
-from driftrl.errors import EnvironmentFault, EpisodeAborted, require
+from driftrl.errors import DriftrlError, EnvironmentFault, EpisodeAborted, require
 from driftrl.training.evaluate import Env, Watch, evaluate, unwatched
 from driftrl.training.learner import Learner
 from driftrl.training.run_directory import Warn
@@ -76,12 +76,17 @@ def drive(
         except EpisodeAborted as aborted:
             session.abort_episode()
             stopped += 1
+            why = str(aborted).rstrip(".")
+            advice = " ".join(getattr(aborted, "__notes__", ["Mend that."]))
             require(
                 stopped < _ATTEMPTS,
                 f"Episode {session.number} was stopped {stopped} times in a row, the "
-                f"last time because {aborted}. Mend that, then resume.",
+                f"last time: {why}. {advice} Then resume.",
             )
-            warn(f"Episode {session.number} was stopped: {aborted}. It begins again.")
+            warn(
+                f"Episode {session.number}, attempt {stopped} of {_ATTEMPTS}: {why}; "
+                "it begins again."
+            )
             continue
         stopped = 0
         on_episode(record)
@@ -103,7 +108,8 @@ def run_episode(
     config, number = session.config, session.number
     try:
         if session.unlearned is None:
-            collect(session, machine, config.seed, watch, place=session.place)
+            with _told_where(session):
+                collect(session, machine, config.seed, watch, place=session.place)
             session.end_episode(theta=_theta(machine))
         evaluated = None
         if twin is not None:
@@ -116,9 +122,9 @@ def run_episode(
             )
     except EnvironmentFault as fault:
         raise EnvironmentFault(
-            f"Task {config.task!r}, episode {number}, θ = {_theta(machine):.6g}: "
-            f"{fault} The {number - 1} episodes before it are kept: mend the "
-            "environment and resume, or resume with other settings (--resume --change)."
+            f"Task {config.task!r}, episode {number}{_at_theta(machine)}: {fault} "
+            f"{_kept(number - 1)}: mend the environment and resume, or resume with "
+            "other settings (--resume --change)."
         ) from fault
     return session.learn(return_eval=evaluated)
 
@@ -144,6 +150,38 @@ def collect(
             asked.observe(obs, float(reward), terminated, truncated)
             seen(float(reward))
             over = terminated or truncated
+
+
+def _kept(episodes: int) -> str:
+    """Say that the episodes before the running one are safe."""
+    if episodes == 0:
+        return "There was no episode before it"
+    if episodes == 1:
+        return "The episode before it is kept"
+    return f"The {episodes} episodes before it are kept"
+
+
+@contextmanager
+def _told_where(session: Session) -> Iterator[None]:
+    """Add to what a machine's own code raises where that was, and what is safe."""
+    try:
+        yield
+    except DriftrlError:
+        raise
+    except Exception as error:
+        raised = f"{type(error).__name__}: {error}".strip().rstrip(".")
+        error.add_note(
+            f"Task {session.config.task!r} raised {raised}, in episode "
+            f"{session.number} after {session.steps_taken} steps. "
+            f"{_kept(session.number - 1)}: mend it, then go on with --resume, or from "
+            "Python with the same call."
+        )
+        raise
+
+
+def _at_theta(machine: Env) -> str:
+    theta = _theta(machine)
+    return "" if math.isnan(theta) else f", θ = {theta:.6g}"
 
 
 def _theta(machine: Env) -> float:

@@ -3,6 +3,7 @@
 The run may be finished or under way: its files are read, not locked and not changed.
 """
 
+import math
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +16,8 @@ from driftrl.errors import at_least, positive, require
 from driftrl.results.records import CONFIG_FILE, RECORDS_FILE, read_records
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import load_checkpoint, newest
-from driftrl.training.evaluate import evaluate
-from driftrl.training.filming import filmed, try_out
+from driftrl.training.evaluate import Watch, evaluate, unwatched
+from driftrl.training.filming import NoPicture, filmed, try_out
 from driftrl.training.run_directory import read_config
 from driftrl.training.streams import Purpose, key_for
 
@@ -43,11 +44,15 @@ class Played:
     """Episodes that the policy was learned from, at most: those before it."""
     episode: int
     """Whose place on the schedule's clock the system is at."""
-    theta: float
+    theta: float | None
+    """None where nobody knows it."""
     seed: int
     value: float
     """Its return."""
-    video: Path
+    video: Path | None
+    """None if the environment does not draw itself."""
+    unfilmed: str | None = None
+    """Why there is no video, in a sentence."""
 
 
 def config_of(directory: Path) -> RunConfig:
@@ -65,7 +70,8 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
     """Roll out the newest policy of a run, without exploration, and film it.
 
     It is the rollout by which the policy would be judged in that episode: the streams
-    of chance are the same.
+    of chance are the same.  What does not draw itself is rolled out all the same,
+    unless a video was asked for by its name.
 
     Args:
         directory: The run.
@@ -82,24 +88,30 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
     place = _place(directory, config, number)
     if scene.theta is not None:
         config = replace(config, drift=Constant(value=scene.theta))
-    natural = try_out(config)
+    natural, unfilmed = _speed(config, required=out is not None)
     with closing(environment_of(config, "rgb_array")) as env:
         env.reset(seed=0, options=place)
-        theta = env.theta
-        if out is None:
-            name = f"play-{learned:06d}-episode{number}-theta{theta:.4g}-s{seed}.mp4"
-            out = directory / "videos" / name
-        title = policy_title(learned)
-        value = evaluate(
-            policy,
-            env,
-            episodes=1,
-            seed=seed,
-            place=place,
-            watch=lambda env, _: filmed(out, env, title, scene.fps or natural),
-        )
+        theta = None if math.isnan(env.theta) else env.theta
+        watch: Watch = unwatched
+        if unfilmed is None:
+            at = "" if theta is None else f"-theta{theta:.4g}"
+            name = f"play-{learned:06d}-episode{number}{at}-s{seed}.mp4"
+            film = directory / "videos" / name if out is None else out
+            out, title, fps = film, policy_title(learned), scene.fps or natural
+            watch = lambda env, _: filmed(film, env, title, fps)
+        value = evaluate(policy, env, episodes=1, seed=seed, place=place, watch=watch)
     assert value is not None
-    return Played(learned, number, theta, seed, value, out)
+    return Played(learned, number, theta, seed, value, out, unfilmed)
+
+
+def _speed(config: RunConfig, *, required: bool) -> tuple[float, str | None]:
+    """Return the frames a second of a run, and why it can't be filmed, if so."""
+    try:
+        return try_out(config), None
+    except NoPicture as reason:
+        if required:
+            raise
+        return math.nan, str(reason)
 
 
 def policy_title(learned: int) -> str:

@@ -16,6 +16,7 @@ import math
 import platform
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ import numpy as np
 from driftrl.atomic import remove_leftovers, write_atomically
 from driftrl.config import RunConfig
 from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
-from driftrl.errors import CorruptFile, InputError
+from driftrl.errors import CorruptFile, InputError, require
 from driftrl.memory.episodes import (
     EpisodeMemory,
     episode_file,
@@ -40,6 +41,7 @@ from driftrl.results.records import (
     truncate_records,
 )
 from driftrl.training.checkpoint import (
+    load_arrays,
     load_checkpoint,
     save_checkpoint,
     saved_checkpoints,
@@ -48,6 +50,7 @@ from driftrl.types import Episode, EpisodeRecord, Precision
 
 Warn = Callable[[str], None]
 _PENDING, _TOLD = "pending", "told.json"
+_ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
 _SYSTEM = ("environment", "drift", "also", "clock")
 
@@ -155,7 +158,7 @@ class RunDirectory:
         One that was recorded on another system than the run now has does not count.
         """
         place = self.path / _PENDING
-        elsewhere = any(what.startswith(_SYSTEM) for what in self._changes)
+        elsewhere = any(what.at.startswith(_SYSTEM) for what in self._changes)
         if elsewhere or not episode_file(place, number).exists():
             self._release()
             return None
@@ -172,6 +175,12 @@ class RunDirectory:
         self._changes = _differences(to_dict(self._config), to_dict(config))
         self._config, self._forgetting = config, config.forgetting
         self._write_changes(from_episode - 1)
+
+    def remembered(self, memory: EpisodeMemory, first: int) -> EpisodeMemory:
+        """Return the memory with the episodes from ``first`` on, which it may lack."""
+        fuller = EpisodeMemory(*memory.sizes, memory.precision)
+        load_memory(self.path / "memory", fuller, memory.lengths, first)
+        return fuller
 
     def _release(self) -> None:
         """Remove what was held; its place among the episodes is taken."""
@@ -199,12 +208,12 @@ class RunDirectory:
         except BlockingIOError:
             raise InputError(
                 f"Another process is running in {self.path}. Wait for it, stop it, or "
-                "choose another --out."
+                f"{_ELSEWHERE}."
             ) from None
 
     def _settle_config(
         self, config: RunConfig, resume: bool, change: bool
-    ) -> list[str]:
+    ) -> list["_Difference"]:
         """Write the configuration, or compare it with the one there.
 
         Returns:
@@ -215,7 +224,7 @@ class RunDirectory:
             if self._records_path.exists():
                 raise InputError(
                     f"{self.path} has episodes but no config.toml, so it can't be "
-                    "known which run they belong to. Choose another --out."
+                    f"known which run they belong to; {_ELSEWHERE}."
                 )
             table = {**to_dict(config), "versions": _versions()}
             write_atomically(path, toml_text(table).encode())
@@ -223,14 +232,24 @@ class RunDirectory:
         versions = read_toml(path).get("versions", {})
         stored = read_config(path)
         differing = _differences(to_dict(stored), to_dict(config))
-        if differing:
-            _require_change(stored, config, differing, resume and change, self.path)
-        if not resume and self._done():
-            raise InputError(
-                f"{self.path} already holds {self._done()} episodes of this run. Add "
-                "--resume to go on with it, or choose another --out."
+        done = self._done()
+        longer = [what.at for what in differing] == ["episodes"] and (
+            stored.episodes < config.episodes
+        )
+        if differing and not (resume and longer):
+            _require_possible(stored, config, differing, done, self.path)
+            require(
+                resume and change,
+                f"{self.path} holds a different run: {_said(differing)}. Ask for the "
+                f"run that is there, or {_ELSEWHERE}; --resume --change (from Python: "
+                "Session(…, resume=True, change=True)) goes on with these settings.",
             )
-        if self._done() and versions != _versions():
+        if not resume and done:
+            raise InputError(
+                f"{self.path} already holds {done} episodes of this run. Add --resume "
+                f"(from Python: resume=True) to go on with it, or {_ELSEWHERE}."
+            )
+        if done and versions != _versions():
             self._warn(
                 "This run was begun with other versions of its libraries; it goes on, "
                 "but need not equal an uninterrupted one bit for bit."
@@ -245,7 +264,8 @@ class RunDirectory:
         if not self._changes:
             return
         path = self.path / CONFIG_FILE
-        noted = {"from_episode": episodes + 1, "what": self._changes}
+        what = [change.noted for change in self._changes]
+        noted = {"from_episode": episodes + 1, "what": what}
         history = [*read_toml(path).get("changes", []), noted]
         table = {**to_dict(self._config), "changes": history, "versions": _versions()}
         write_atomically(path, toml_text(table).encode())
@@ -260,11 +280,11 @@ class RunDirectory:
             try:
                 return load_checkpoint(directory, episodes, template), episodes
             except CorruptFile as error:
-                if self._changes:
+                if self._changes and _is_whole(directory, episodes):
                     raise InputError(
                         f"The run in {self.path} can't go on with other settings: "
-                        f"{'; '.join(self._changes)}. {error} Networks keep their "
-                        "sizes; choose another --out for new ones."
+                        f"{_said(self._changes)}. What it has learned does not fit "
+                        f"them: networks keep their sizes. For new ones {_ELSEWHERE}."
                     ) from error
                 self._warn(f"{error} Falling back to the one before it.")
         # A run stopped between its first row and its first checkpoint has one row.
@@ -272,7 +292,7 @@ class RunDirectory:
             raise CorruptFile(
                 f"No checkpoint in {directory} can be read, so the run can't be "
                 "continued; its rows and episodes are untouched. To run it again from "
-                "the start, choose another --out."
+                f"the start, {_ELSEWHERE}."
             )
         return template, 0
 
@@ -290,38 +310,88 @@ def read_config(path: Path) -> RunConfig:
     return from_dict(RunConfig, table)
 
 
-def _require_change(
+def _require_possible(
     stored: RunConfig,
     asked: RunConfig,
-    differing: list[str],
-    may_change: bool,
+    differing: list["_Difference"],
+    done: int,
     path: Path,
 ) -> None:
-    """Refuse to go on with other settings, unless that is asked for and possible."""
-    said = "; ".join(differing)
-    if not may_change:
-        raise InputError(
-            f"{path} holds a different run: {said}. Choose another --out, or ask for "
-            "the run that is there; --resume --change goes on with these settings."
-        )
+    """Refuse to go on with settings that a run of ``done`` episodes can't change."""
+    said = _said(differing)
     for name in ("task", "method", "seed", "variant"):
         if getattr(stored, name) != getattr(asked, name):
             raise InputError(
                 f"{path} holds a different run: {said}. Its settings may change, but "
-                f"not its {name}; choose another --out."
+                f"not its {name}; {_ELSEWHERE}."
             )
+    require(
+        asked.episodes >= min(done, stored.episodes),
+        f"The run in {path} can't become one of {asked.episodes} episodes: {done} are "
+        "done already.",
+    )
+
+
+def _is_whole(directory: Path, episodes: int) -> bool:
+    """Say whether a checkpoint is as it was written, whatever it was written for."""
+    try:
+        load_arrays(directory, episodes)
+    except CorruptFile:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A setting that is asked to be another than it was."""
+
+    at: str
+    """Its dotted path."""
+    old: Any
+    new: Any
+
+    @property
+    def said(self) -> str:
+        """How it is told to who asked for it."""
+        old, new = _brief(self.old), _brief(self.new)
+        return f"{self.at} is {old} there and {new} here"
+
+    @property
+    def noted(self) -> str:
+        """How a file tells it later."""
+        return f"{self.at} from {_brief(self.old)} to {_brief(self.new)}"
+
+
+def _said(differing: list[_Difference]) -> str:
+    return "; ".join(what.said for what in differing)
+
+
+def _brief(value: Any) -> str:
+    """Return a setting in a few words: of a table its kind and its numbers."""
+    if not isinstance(value, dict):
+        return repr(value)
+    kind = value.get("kind", "")
+    rest = [f"{k} {_brief(v)}" for k, v in value.items() if k != "kind"]
+    return f"{kind} ({', '.join(rest)})" if rest else kind
+
+
+def _are_alike(old: Any, new: Any) -> bool:
+    """Say whether two settings are tables of one kind, to be compared by their keys."""
+    tables = isinstance(old, dict) and isinstance(new, dict)
+    return tables and old.get("kind") == new.get("kind")
 
 
 def _differences(
     stored: dict[str, Any], asked: dict[str, Any], at: str = ""
-) -> list[str]:
+) -> list[_Difference]:
     found = []
     for key in sorted(stored.keys() | asked.keys()):
-        old, new = stored.get(key), asked.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
+        old: Any = stored.get(key)
+        new: Any = asked.get(key)
+        if _are_alike(old, new):
             found += _differences(old, new, f"{at}{key}.")
         elif old != new:
-            found.append(f"{at}{key} is {old!r} there and {new!r} here")
+            found.append(_Difference(f"{at}{key}", old, new))
     return found
 
 

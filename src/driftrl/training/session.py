@@ -28,10 +28,21 @@ from driftrl.envs.tasks import check_fits
 from driftrl.errors import InputError, at_least, require
 from driftrl.imagination.policy_rollout import Known, Reward, Termination
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import Forgetting, by_hand
+from driftrl.memory.forgetting import (
+    Forgetting,
+    Reset,
+    Since,
+    Window,
+    by_hand,
+    replaced,
+)
 from driftrl.training.assembly import (
+    MORE_DATA,
+    check_learns,
+    counted_within,
     initial_state,
     learner_of,
+    least_points,
     make_agent,
     most_points,
     sizes_of,
@@ -71,7 +82,10 @@ class Session:
         known = Known(ended, reward) if reward or ended else None
         config = config if known is None else telling(config, known)
         check_fits(config)
+        check_learns(config)
         self.config = config
+        self._warn = warn
+        self._told_of_no_data = self._closed = False
         agent = make_agent(config, known)
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
@@ -136,6 +150,11 @@ class Session:
         return self._learner.policy
 
     @property
+    def steps_taken(self) -> int | None:
+        """Steps of the running episode so far; None if none is running."""
+        return self._learner.steps_taken
+
+    @property
     def unlearned(self) -> Episode | None:
         """Episode n, if it has ended and has not been learned from."""
         return None if self._unlearned is None else self._unlearned[0]
@@ -147,8 +166,14 @@ class Session:
         return {"episode": self.number, "decisions": sum(lengths)}
 
     def begin_episode(self) -> int:
-        """Begin episode n and return n; one that was not ended is discarded."""
+        """Begin episode n and return n."""
+        self._require_open()
         self._require_learned()
+        require(
+            self.steps_taken is None,
+            f"Episode {self.number} is running: end_episode() stores it, "
+            "abort_episode() discards it, and then the next one may begin.",
+        )
         self._began = time.perf_counter()
         return self._learner.begin_episode()
 
@@ -179,6 +204,7 @@ class Session:
         Args:
             theta: The drifting parameter, for the record, if anybody knows it.
         """
+        self._require_open()
         episode = self._learner.end_episode()
         self._files.hold(self.number, episode, theta)
         self._unlearned = (episode, theta)
@@ -186,6 +212,11 @@ class Session:
 
     def abort_episode(self) -> None:
         """Discard the running episode: no counter, file or stream notices it."""
+        require(
+            self._unlearned is None,
+            f"Episode {self.number} has ended and is stored, so it can't be discarded "
+            "any more: abort_episode() comes before end_episode().",
+        )
         self._learner.abort_episode()
 
     def learn(
@@ -207,6 +238,7 @@ class Session:
         Returns:
             The row of episode n.
         """
+        self._require_open()
         if self._unlearned is None:
             raise InputError(
                 f"There is nothing to learn from: episode {self.number} has not ended. "
@@ -241,30 +273,46 @@ class Session:
         )
         self._files.append(record, episode, self._learner.state)
         self._unlearned = None
+        self._watch_data(record)
         return record
 
     def force_reset(self) -> None:
         """Forget the episodes before n, since something has changed.
 
-        π_n, which was learned from them, still drives episode n; π_{n+1} is learned
-        from episode n on.  The files of what is forgotten stay where they are.
+        It takes effect at the next ``learn``: π_n, which was learned from them, still
+        drives episode n; π_{n+1} is learned from episode n on.  The files of what is
+        forgotten stay where they are.
         """
         self.set_forgetting(by_hand(self.config.forgetting, self.number))
 
     def set_forgetting(self, rule: Forgetting) -> None:
-        """Forget by another rule, or another H or w, from the next ``learn`` on."""
+        """Forget by another rule, or another H or w, from the next ``learn`` on.
+
+        What ``force_reset`` forgot stays forgotten.
+        """
+        self._require_open()
         self._require_learned()
-        self.config = replace(self.config, forgetting=rule)
-        self._files.change(self.config, self.number)
+        rule = replaced(self.config.forgetting, rule)
+        config = replace(self.config, forgetting=rule)
+        check_learns(config)
+        before = self.first_retained
+        self._files.change(config, self.number)
+        self.config = config
         self._learner.forgetting = rule
+        if self.first_retained < before:
+            self._learner.memory = self._files.remembered(
+                self._learner.memory, self.first_retained
+            )
 
     def checkpoint(self) -> None:
         """Store what is known now; ``learn`` has done so by itself."""
+        self._require_open()
         if self.number > 1:
             self._files.checkpoint(self.number - 1, self._learner.state)
 
     def close(self) -> None:
         """Give the directory free; an episode under way is discarded."""
+        self._closed = True
         self._files.close()
 
     def __enter__(self) -> Self:
@@ -278,6 +326,34 @@ class Session:
         self._learner.begin_episode()
         self._learner.act(np.zeros(sizes_of(self.config)[0]))
         self._learner.abort_episode()
+
+    def _watch_data(self, record: EpisodeRecord) -> None:
+        """Say once that the rule forgets before there is enough to learn from."""
+        rule, least = self.config.forgetting, least_points(self.config)
+        by_rule = rule.rule if isinstance(rule, Since) else rule
+        forgot = self.first_retained > record.first_retained and not (
+            isinstance(rule, Since) and self.first_retained == rule.first
+        )
+        if self._told_of_no_data or not (
+            forgot and isinstance(by_rule, Reset | Window)
+        ):
+            return
+        held = record.transitions + counted_within(self.config, record.steps)
+        if held < least:
+            self._told_of_no_data = True
+            self._warn(
+                f"Nothing was learned from the episodes {record.first_retained} to "
+                f"{record.episode - 1}, and the oldest are forgotten now: they have "
+                f"{held} transitions, and learning begins with {least} "
+                f"(agent.learning.least_transitions). {MORE_DATA}"
+            )
+
+    def _require_open(self) -> None:
+        require(
+            not self._closed,
+            f"This session is closed: Session.resume({str(self.directory)!r}) goes on "
+            "with it.",
+        )
 
     def _require_learned(self) -> None:
         require(

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from driftrl.agents.interface import Policy
 from driftrl.envs.drifting import DriftingEnv
 from driftrl.envs.own import Env, OwnPlant, name_of, task_of
 from driftrl.envs.tasks import configure
-from driftrl.errors import InputError
+from driftrl.errors import InputError, require
 from driftrl.imagination.policy_rollout import Known
 from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
 from driftrl.results.records import RECORDS_FILE, read_records
@@ -49,6 +50,19 @@ _METHODS = {
 }
 
 
+def _require_made(env: Any) -> None:
+    """Refuse what is no environment, such as the class that makes one."""
+    if isinstance(env, type) and issubclass(env, gymnasium.Env):
+        raise InputError(
+            f"train() takes an environment, received its class: train({env.__name__}()"
+            ", …) is one."
+        )
+    require(
+        isinstance(env, gymnasium.Env),
+        f"train() takes a gymnasium.Env, received {env!r}.",
+    )
+
+
 def train(
     env: Env,
     *,
@@ -61,7 +75,8 @@ def train(
 ) -> Trained:
     """Learn to control an environment that may drift by itself.
 
-    Called again with the same directory it goes on where it was stopped.
+    Called again with the same directory it goes on where it was stopped, or, with more
+    episodes, from where it ended.
 
     Args:
         env: Any Gymnasium environment with box spaces.
@@ -73,6 +88,7 @@ def train(
         known: The reward and the end of the task, where they need not be learned.
         on_episode: Is told each episode's row once the episode is safe on disk.
     """
+    _require_made(env)
     rule = Window(20) if forgetting is None else forgetting
     if type(rule) not in _METHODS:
         raise InputError(
