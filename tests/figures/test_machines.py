@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,7 +211,8 @@ def test_one_line_marks_the_first_run_to_change(machines: Comparison) -> None:
     assert (thetas[:, : start - 1] == 1).all()
     assert 0 < (thetas[:, start - 1] < 1).sum() < 9
     assert [one.episode for one in study.differences_before_change] == [start - 1] * 2
-    assert len(interactive_figures(study)["regret"].layout.shapes) == 1  # type: ignore[attr-defined]
+    drawn: Any = interactive_figures(study)["regret"]
+    assert len(drawn.layout.shapes) == 1
 
 
 def two_courses() -> StudyRegret:
@@ -234,7 +236,8 @@ def test_the_optimum_is_then_a_mean_with_its_range() -> None:
     line, area = axes.patches
     np.testing.assert_allclose(line.get_data().values, [10.0, 9.0])  # type: ignore[attr-defined]
     np.testing.assert_array_equal(area.get_data().baseline, [10.0, 7.0])  # type: ignore[attr-defined]
-    band, middle = interactive_figures(two_courses())["returns"].data[:2]
+    drawn: Any = interactive_figures(two_courses())["returns"]
+    band, middle = drawn.data[:2]
     assert (list(band.x), list(band.y)) == ([1, 2, 2, 1], [10.0, 10.0, 7.0, 10.0])
     assert middle.name == "J*(θ), optimum"
 
