@@ -27,7 +27,7 @@ test test-slow: export OMP_NUM_THREADS = 1
 test test-slow: export OPENBLAS_NUM_THREADS = 1
 
 test: $(VENV)/.dev
-	@$(RUN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
+	@$(RUN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev
 	@$(RUN)/python -m pytest -m slow --timeout 3600 $(ARGS)

@@ -117,24 +117,3 @@ def read_video() -> Callable[[Path], tuple[float, np.ndarray]]:
         return float(found[3]), pixels.reshape(-1, height, width, 3)
 
     return read
-
-
-# What takes longest begins first, so that no core is left alone with it at the end.
-LONGEST = (
-    "tests/robot/test_run.py",
-    "tests/test_examples.py",
-    "tests/training/",
-    "tests/agents/",
-    "tests/oracles/",
-    "tests/robot/",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {begin: place for place, begin in enumerate(LONGEST)}
-    items.sort(
-        key=lambda item: min(
-            (place for begin, place in places.items() if item.nodeid.startswith(begin)),
-            default=len(LONGEST),
-        )
-    )
