@@ -196,9 +196,9 @@ def lived(lengths: list[int]) -> list[Episode]:
     [
         ("episode", "constant", 2),
         ("episode", "constant", 9),  # in the end more than there is room for
-        ("episode", "theory", 3),
+        pytest.param("episode", "theory", 3, marks=pytest.mark.slow),
         ("step", "constant", 2),
-        ("step", "theory", 3),
+        pytest.param("step", "theory", 3, marks=pytest.mark.slow),
     ],
 )
 def test_learning_does_not_depend_on_what_is_kept(

@@ -130,6 +130,7 @@ def test_statistics_are_those_of_the_retained_rows() -> None:
     np.testing.assert_allclose(known.output_std, changes.std(axis=0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_optimism_the_bonus_does_not_matter() -> None:
     greedy = replace(CONFIG, optimism=DeepOptimismConfig(weight=0.0))
     other = replace(
@@ -141,7 +142,9 @@ def test_without_optimism_the_bonus_does_not_matter() -> None:
     assert float(first.notes.bonus) != float(second.notes.bonus)
 
 
-@pytest.mark.parametrize("placement", ["reward", "losses"])
+@pytest.mark.parametrize(
+    "placement", ["reward", pytest.param("losses", marks=pytest.mark.slow)]
+)
 def test_optimism_reaches_critics_and_actor(placement: Any) -> None:
     imagination = ImaginationConfig(steps=2, placement=placement)
     weights = (0.0, 5.0)
@@ -212,6 +215,7 @@ def test_a_known_reward_stands_in_for_the_learned_one() -> None:
     assert same(learned.model, known.model)
 
 
+@pytest.mark.slow
 def test_member_dynamics_differ_from_the_mean() -> None:
     sampled = replace(CONFIG, imagination=ImaginationConfig(steps=2, dynamics="member"))
     replay = replay_of(transitions(6))

@@ -286,6 +286,7 @@ def test_follow_by_hand() -> None:
     np.testing.assert_array_equal(found[0], [2.5, -0.5])
 
 
+@pytest.mark.slow
 def test_compiled_update_is_the_plain_one() -> None:
     batch = transitions(6)
     plain = sac.update(learned(), batch, CONFIG, key=KEY)

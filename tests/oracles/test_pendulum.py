@@ -72,6 +72,7 @@ def test_random_starts_with_one_decision_have_a_closed_form() -> None:
     assert optimum.spread == pytest.approx(spread, rel=0.02)
 
 
+@pytest.mark.slow
 def test_noise_costs_and_scatters() -> None:
     noisy, noisier = (
         optimal_return(5.0, EnvironmentConfig(40, 5, "hanging", noise_std), COARSE)

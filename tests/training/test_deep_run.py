@@ -150,6 +150,7 @@ def test_evaluation_is_without_noise(tiny_deep: RunConfig, tmp_path: Path) -> No
         assert first["return_eval"] != first["return_executed"]
 
 
+@pytest.mark.slow
 def test_other_seed_other_networks(tiny_deep: RunConfig, tmp_path: Path) -> None:
     run(dataclasses.replace(tiny_deep, episodes=1), tmp_path / "a")
     run(dataclasses.replace(tiny_deep, episodes=1, seed=1), tmp_path / "b")
@@ -184,7 +185,13 @@ def test_nothing_compiles_after_the_first_episode(
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param("mean", marks=pytest.mark.slow), "pets", "sac", "sombrl", "r-ombrl"],
+    [
+        pytest.param("mean", marks=pytest.mark.slow),
+        pytest.param("pets", marks=pytest.mark.slow),
+        "sac",
+        "sombrl",
+        "r-ombrl",
+    ],
 )
 def test_every_method_runs(
     method: str, tiny_deep_settings: dict[str, Any], tmp_path: Path

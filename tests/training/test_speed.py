@@ -57,6 +57,7 @@ def test_rates_by_hand() -> None:
     assert found.product_gflops == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_a_unit_and_its_products_are_timed() -> None:
     found = speed.measure(CONFIG, rounds=1)
     assert found.unit_ms > 0 and found.products_ms > 0
