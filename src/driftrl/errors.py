@@ -74,3 +74,8 @@ def share(name: str, value: float) -> None:
         math.isfinite(value) and 0 <= value <= 1,
         f"{name} must lie in [0, 1], received {value!r}.",
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return “1 run” or “3 runs”, for sentences."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftrl.errors import counted
 from driftrl.figures.wording import (
     comparison_summary,
-    counted,
     listing,
     mean_and_error,
     number,

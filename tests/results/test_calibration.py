@@ -16,8 +16,8 @@ from driftrl.results.calibration import (
     coverage_lines,
     coverage_table,
     is_calibration,
+    rate_interval,
     read_calibration,
-    wilson_interval,
 )
 
 
@@ -37,7 +37,7 @@ def verdict(draw: int, covered: bool, **changes: Any) -> Verdict:
 @given(st.integers(1, 400), st.data())
 def test_wilson_against_scipy(trials: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, trials))
-    found = wilson_interval(successes, trials)
+    found = rate_interval(successes, trials)
     other = binomtest(successes, trials).proportion_ci(method="wilson")
     assert float(found.low) == pytest.approx(other.low, abs=1e-9)
     assert float(found.high) == pytest.approx(other.high, abs=1e-9)
@@ -45,9 +45,9 @@ def test_wilson_against_scipy(trials: int, data: st.DataObject) -> None:
 
 def test_wilson_refuses_impossible_counts() -> None:
     with pytest.raises(InputError, match="received 3 of 2"):
-        wilson_interval(3, 2)
+        rate_interval(3, 2)
     with pytest.raises(InputError, match="received 0 of 0"):
-        wilson_interval(0, 0)
+        rate_interval(0, 0)
 
 
 def test_table_counts_and_orders() -> None:

@@ -12,11 +12,11 @@ import tyro
 
 from driftrl.cli.options import parse
 from driftrl.config_file import read_toml
-from driftrl.errors import InputError, at_least, require
+from driftrl.errors import InputError, at_least, counted, require
 from driftrl.robot.access import check_access, token_from
 from driftrl.robot.alone import drive_alone
 from driftrl.robot.drive import Drive
-from driftrl.robot.journal import Event, Finished, Halted, Journal, Visited, counted
+from driftrl.robot.journal import Event, Finished, Halted, Journal, Visited
 from driftrl.robot.machine import GymnasiumMachine, Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot

@@ -10,11 +10,11 @@ from html import escape
 
 import numpy as np
 
+from driftrl.errors import counted
 from driftrl.figures.panels import soft_resets, study_panels
 from driftrl.figures.style import method_name, method_styles
 from driftrl.figures.wording import (
     UNKNOWN,
-    counted,
     mean_and_error,
     number,
     percent,

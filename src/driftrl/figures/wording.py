@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from driftrl.errors import counted
 from driftrl.figures.style import method_name, problem_name
 from driftrl.regret import GapStatistics, PairedDifference, StudyRegret
 from driftrl.results.comparison import Comparison
@@ -119,11 +120,6 @@ def span(interval: Interval) -> str:
     if not math.isfinite(float(interval.low)):
         return UNKNOWN
     return f"{number(float(interval.low))} to {number(float(interval.high))}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return “1 run” or “3 runs”."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listing(items: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ covers a draw if it holds at all episodes, at all test points and for all output
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftrl.errors import CorruptFile, InputError, require
-from driftrl.results.statistics import Interval
+from driftrl.results.statistics import Interval, wilson_interval
 
 SCHEMES = ("keep_all", "reset", "window")
 BOUNDS = (
@@ -27,8 +26,6 @@ BOUNDS = (
 )
 """What is compared, from the narrowest idea to the widest proof."""
 SETTINGS_FILE, EXAMPLE_FILE, DRAWS = "settings.json", "example.json", "draws"
-
-_Z = 1.959963984540054  # two-sided 95 %
 
 
 @dataclass(frozen=True)
@@ -70,29 +67,18 @@ class Coverage:
     @property
     def interval(self) -> Interval:
         """Return Wilson's 95 % interval of the rate."""
-        return wilson_interval(self.covered, self.draws)
+        return rate_interval(self.covered, self.draws)
 
 
-def wilson_interval(successes: int, trials: int) -> Interval:
-    """Return Wilson's 95 % interval of a probability.
-
-    (p̂ + z²/2n ± z·√(p̂(1−p̂)/n + z²/4n²)) / (1 + z²/n).  Unlike p̂ ± z·√(p̂(1−p̂)/n) it
-    has a width at p̂ = 0 and 1.
-    """
+def rate_interval(successes: int, trials: int) -> Interval:
+    """Return Wilson's 95 % interval of a probability."""
     require(
         0 <= successes <= trials and trials >= 1,
         f"A share needs at least one trial and no more successes than trials, "
         f"received {successes} of {trials}.",
     )
-    rate = successes / trials
-    centre = rate + _Z**2 / (2 * trials)
-    half = _Z * math.sqrt(rate * (1 - rate) / trials + (_Z / (2 * trials)) ** 2)
-    low, high = ((centre + sign * half) / (1 + _Z**2 / trials) for sign in (-1, 1))
-    # Rounding must not put a certain outcome outside.
-    return Interval(
-        np.asarray(max(0.0, low) if successes else 0.0),
-        np.asarray(min(1.0, high) if successes < trials else 1.0),
-    )
+    low, high = wilson_interval(successes / trials, trials)
+    return Interval(np.asarray(low), np.asarray(high))
 
 
 def coverage_table(verdicts: Iterable[Verdict]) -> list[Coverage]:

@@ -18,6 +18,7 @@ Methods that ran on the same seeds share their luck, so compare them by the diff
 seed by seed: what the seeds have in common cancels.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +102,22 @@ def t_interval(samples: Float[np.ndarray, "K ..."], level: float = LEVEL) -> Int
     factor = special.stdtrit(len(samples) - 1, 0.5 + level / 2)
     half = factor * standard_error(samples)
     return Interval(np.asarray(centre - half), np.asarray(centre + half))
+
+
+def wilson_interval(
+    share: float, count: int, level: float = LEVEL
+) -> tuple[float, float]:
+    """Return Wilson's interval of a share p̂ that was seen in n trials.
+
+    (p̂ + z²/2n ± z·√(p̂(1−p̂)/n + z²/4n²)) / (1 + z²/n).  Unlike p̂ ± z·√(p̂(1−p̂)/n) it
+    has a width at p̂ = 0 and 1.
+    """
+    z = float(special.ndtri(0.5 + 0.5 * level))
+    centre = share + z**2 / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    low, high = ((centre + sign * half) / (1 + z**2 / count) for sign in (-1, 1))
+    # Rounding must not put a certain outcome outside.
+    return max(0.0, low) if share > 0 else 0.0, min(1.0, high) if share < 1 else 1.0
 
 
 def bootstrap_interval(

@@ -11,9 +11,15 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from driftrl.errors import EpisodeAborted, InputError, RobotAway, positive, require
+from driftrl.errors import (
+    EpisodeAborted,
+    InputError,
+    RobotAway,
+    counted,
+    positive,
+    require,
+)
 from driftrl.robot.access import check_access
-from driftrl.robot.journal import counted
 from driftrl.robot.protocol import (
     PREPARING_EVERY,
     VERSION,

@@ -52,11 +52,6 @@ class Visited:
 Event = Finished | Halted | Visited
 
 
-def counted(count: int, noun: str) -> str:
-    """Return “1 action” or “3 actions”."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 class Journal:
     """Counts and times; every event is told, and written if there is a file."""
 

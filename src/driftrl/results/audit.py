@@ -5,7 +5,7 @@ how that went: the share of predictions within μ ± 2σ, the error, and σ.  Th
 stale-data problem is a pattern in these three: the error grows, σ does not, and the
 memory reaches back to before the change.
 
-``driftrl.theory.audit_wording`` says in words what is found here.
+``driftrl.results.audit_wording`` says in words what is found here.
 """
 
 import math
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, median
 
 from driftrl.errors import InputError
+from driftrl.results.statistics import wilson_interval
 from driftrl.types import EpisodeRecord
 
 PROMISED = math.erf(math.sqrt(2.0))
@@ -217,17 +218,6 @@ def _judged(records: Sequence[EpisodeRecord], outputs: int) -> list[JudgedEpisod
             )
         )
     return found
-
-
-def wilson_interval(
-    share: float, count: int, level: float = 0.95
-) -> tuple[float, float]:
-    """Return Wilson's interval of a share that was seen in ``count`` trials."""
-    z = _NORMAL.inv_cdf(0.5 + 0.5 * level)
-    centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    spread = math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    half = z * spread / (1 + z**2 / count)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _mean_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.errors import InputError
-from driftrl.theory.audit import BROKEN, PROMISED, audit, wilson_interval
-from driftrl.theory.audit_wording import explain
+from driftrl.results.audit import BROKEN, PROMISED, audit
+from driftrl.results.audit_wording import explain
+from driftrl.results.statistics import wilson_interval
 from driftrl.types import EpisodeRecord
 
 

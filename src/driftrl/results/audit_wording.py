@@ -2,7 +2,7 @@
 
 import math
 
-from driftrl.theory.audit import GROWN, PROMISED, Audit, Break, Staleness
+from driftrl.results.audit import GROWN, PROMISED, Audit, Break, Staleness
 
 _MANY = 6
 """Breaks that are told one by one."""
