@@ -21,11 +21,16 @@ def single_run(directory: Path) -> Run:
     return load_run(directory)
 
 
+def has_memory(run: Run) -> bool:
+    """Return whether the episodes of a run are at hand, and not its records alone."""
+    return (run.directory / _MEMORY).is_dir()
+
+
 def episodes_of(run: Run, newest: int) -> list[Episode]:
     """Return the newest episodes of a run, as they were lived through."""
     memory = run.directory / _MEMORY
     require(
-        memory.is_dir(),
+        has_memory(run),
         f"{run.directory} has no {_MEMORY}/, only records: what the episodes held is "
         "not known any more. `driftrl theory audit` needs no more than the records.",
     )
@@ -39,7 +44,7 @@ def observations_of(run: Run) -> int:
 
     The whole configuration is not read for that: records outlive their version.
     """
-    if run.records and (run.directory / _MEMORY).is_dir():
+    if run.records and has_memory(run):
         return episodes_of(run, 1)[0].obs.shape[1]
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a machine of one's own

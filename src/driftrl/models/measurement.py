@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from driftrl.errors import positive
 from driftrl.models.kernels import gram, kernel_named
-from driftrl.models.landmarks import Sums, fit_features, posterior
+from driftrl.models.landmarks import Features, Sums, fit_features, posterior
 from driftrl.theory.information import greedy_gain_of_kernel
 from driftrl.types import Episode
 
@@ -49,10 +49,19 @@ def measure(
 
     Norms are those of the kernel with the prior variance that the evidence asks for.
     """
+    return measure_in(fit_features(episodes), episodes, clock)
+
+
+def measure_in(
+    features: Features,
+    episodes: Sequence[Episode],
+    clock: Float[np.ndarray, " N"] | None = None,
+) -> Measured:
+    """Measure in the kernel of given features."""
     clock = np.arange(len(episodes), dtype=np.float64) if clock is None else clock
     travelled = float(np.abs(np.diff(clock)).sum())
     extent = float(np.ptp(clock)) or 1.0
-    moments = _moments(episodes, (clock - clock.mean()) / extent)
+    moments = _moments(features, episodes, (clock - clock.mean()) / extent)
     fits = [(posterior(_with_reach(moments, reach)), reach) for reach in _REACHES]
     belief, reach = max(fits, key=lambda one: float(one[0].evidence.sum()))
     weights = belief.basis @ belief.weights
@@ -69,9 +78,10 @@ def measure(
     )
 
 
-def _moments(episodes: Sequence[Episode], times: Float[np.ndarray, " N"]) -> Sums:
+def _moments(
+    features: Features, episodes: Sequence[Episode], times: Float[np.ndarray, " N"]
+) -> Sums:
     """Return the sums of the features (φ, c·φ) over all episodes."""
-    features = fit_features(episodes)
     total: Sums | None = None
     for episode, time in zip(episodes, times, strict=True):
         phi, y = features.of(episode)

@@ -1,0 +1,153 @@
+"""The episodic regret bound of the appendix, on the data that a run has lived through.
+
+For every episode n, with the data of the episodes m(n) … n−1 that it was driven by::
+
+    r_n ≤ (λ̃² + 2λ̃)·Σ(π_n, f_n)  +  (λ̃ + 2)·ξ·r·T²/σ·Σ_{s=m}^{n−1} ‖f_{s+1} − f_s‖
+          └────── learning ─────┘    └─────────────────── drift ───────────────────┘
+
+Σ is the uncertainty met along the executed episode, a sum over its steps; the norms,
+γ, B and σ are measured (``driftrl.models.measurement``) in the kernel of a quick
+Gaussian process that was fitted to the run, whatever drove it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from driftrl.errors import require
+from driftrl.models.landmarks import Features, Part, RunningSums, fit_features
+from driftrl.models.measurement import measure_in
+from driftrl.theory.confidence import coefficient_of, width_of
+from driftrl.theory.performance import (
+    RegretTerms,
+    episodic_regret_bound,
+    optimism_penalty,
+    optimism_weight,
+)
+from driftrl.theory.setting import Setting, require_episodes
+from driftrl.types import Episode
+
+_FAILURE_PROBABILITY = 0.1
+
+
+@dataclass(frozen=True)
+class LivedBound:
+    """What the bound says of each episode of a run."""
+
+    setting: Setting
+    """The constants, as measured."""
+    uncertainty: Float[np.ndarray, " N"]
+    """Σ along the executed episode, in prior standard deviations."""
+    drift: Float[np.ndarray, " N"]
+    """Σ_{s=m(n)}^{n−1} ‖f_{s+1} − f_s‖, the drift within what is remembered."""
+    terms: RegretTerms
+    """Both terms with all constants, episode by episode."""
+
+    @property
+    def most(self) -> float:
+        """Return T·R_max, which no episode's regret exceeds."""
+        return self.setting.steps * self.setting.reward_max
+
+
+def lived_bound(
+    episodes: Sequence[Episode],
+    first_retained: Int[np.ndarray, " N"],
+    clock: Float[np.ndarray, " N"] | None = None,
+) -> LivedBound:
+    """Return the bound's terms for every episode of a run.
+
+    Any rule of forgetting will do: if it ever forgets, the confidence is made to hold
+    for as many data sets as there are episodes, which is enough for each.
+
+    Args:
+        episodes: All episodes, from the first.
+        first_retained: m(n) of each.
+        clock: θ of each, or None if it is not known.
+    """
+    require_episodes(len(episodes))
+    require(
+        len(first_retained) == len(episodes),
+        f"Each of {len(episodes)} episodes needs its m(n), received "
+        f"{len(first_retained)} of them.",
+    )
+    features = fit_features(episodes)
+    parts = [features.of(episode) for episode in episodes]
+    setting, variation = _setting(features, parts, episodes, clock)
+    sums, noise = RunningSums(parts), setting.noise_std**2
+    met = [
+        _met(parts[number - 1], sums.between(int(first), number).gram, noise)
+        for number, first in enumerate(first_retained, start=1)
+    ]
+    one_output, gain = np.array(met).T
+    uncertainty = np.sqrt(setting.outputs) * one_output
+    drift = drift_within(_increments(variation, clock, len(episodes)), first_retained)
+    numbers = np.arange(1, len(episodes) + 1)
+    width = width_of(
+        setting,
+        gain,
+        scheme="keep_all" if (np.asarray(first_retained) == 1).all() else "window",
+        span=int((numbers - first_retained).max()) or 1,
+        episode=numbers,
+        episodes=len(episodes),
+    )
+    coefficient = coefficient_of(setting, gain, numbers - first_retained)
+    terms = episodic_regret_bound(
+        optimism_weight(setting, width),
+        uncertainty,
+        optimism_penalty(setting, coefficient, drift),
+    )
+    return LivedBound(setting, uncertainty, drift, terms)
+
+
+def drift_within(
+    increments: Float[np.ndarray, " K"], first_retained: Int[np.ndarray, " N"]
+) -> Float[np.ndarray, " N"]:
+    """Return Σ_{s=m(n)}^{n−1} ‖f_{s+1} − f_s‖ for every n; K = N − 1."""
+    way = np.concatenate([[0.0], np.cumsum(increments)])
+    return way - way[np.asarray(first_retained) - 1]
+
+
+def _increments(
+    variation: float, clock: Float[np.ndarray, " N"] | None, episodes: int
+) -> Float[np.ndarray, " K"]:
+    """Return P_N shared out over the steps of the clock."""
+    steps = np.ones(episodes - 1) if clock is None else np.abs(np.diff(clock))
+    return variation * steps / (steps.sum() or 1.0)
+
+
+def _setting(
+    features: Features,
+    parts: Sequence[Part],
+    episodes: Sequence[Episode],
+    clock: Float[np.ndarray, " N"] | None,
+) -> tuple[Setting, float]:
+    """Return the constants of the bound and P_N, as the run shows them."""
+    found = measure_in(features, episodes, clock)
+    rewards = np.concatenate([episode.rewards for episode in episodes])
+    setting = Setting(
+        rkhs_bound=found.rkhs_bound,
+        noise_std=found.noise_std,
+        kernel_bound=max(float((phi**2).sum(axis=1).max()) for phi, _ in parts),
+        outputs=episodes[0].obs.shape[1],
+        failure_probability=_FAILURE_PROBABILITY,
+        steps=max(map(len, episodes)),
+        # The bound counts rewards from 0.
+        reward_max=float(np.ptp(rewards)),
+    )
+    return setting, found.variation
+
+
+def _met(
+    part: Part, gram: Float[np.ndarray, "F F"], noise: float
+) -> tuple[float, float]:
+    """Return Σ_t σ(z_t) of one output along an episode, and γ of what it remembers.
+
+    With A = Σφφᵀ over the data, σ²(z) = φᵀ(I + A/σ²)⁻¹φ and γ = ½·log det(I + A/σ²).
+    All outputs share inputs, kernel and noise.
+    """
+    phi, _ = part
+    factor = np.linalg.cholesky(np.eye(len(gram)) + gram / noise)
+    variances = (np.linalg.solve(factor, phi.T) ** 2).sum(axis=0)
+    return float(np.sqrt(variances).sum()), float(np.log(np.diag(factor)).sum())

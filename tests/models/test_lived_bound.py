@@ -1,0 +1,127 @@
+"""The bound's terms on a run's data: by hand, and by a dense Gaussian process."""
+
+import math
+
+import numpy as np
+import pytest
+
+from driftrl.errors import InputError
+from driftrl.models.landmarks import fit_features
+from driftrl.models.lived_bound import LivedBound, drift_within, lived_bound
+from driftrl.models.measurement import measure
+from driftrl.theory.information import gain_of_kernel
+from driftrl.types import Episode
+
+WINDOW = np.array([1, 1, 1, 2, 3, 4])
+THETAS = np.array([1.0, 1.0, 1.0, 0.8, 0.6, 0.6])
+
+
+def driven(gains: np.ndarray, steps: int = 12) -> list[Episode]:
+    """Return episodes of x' = 0.9·x + gain·u, with a little noise and rewards."""
+    draw = np.random.default_rng(3)
+    episodes = []
+    for gain in gains:
+        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
+        after = 0.9 * obs + gain * actions + 1e-2 * draw.standard_normal((steps, 1))
+        episodes.append(Episode(obs, actions, -(obs[:, 0] ** 2), after, False))
+    return episodes
+
+
+@pytest.fixture(scope="module")
+def episodes() -> list[Episode]:
+    return driven(THETAS)
+
+
+@pytest.fixture(scope="module")
+def windowed(episodes: list[Episode]) -> LivedBound:
+    return lived_bound(episodes, WINDOW, THETAS)
+
+
+def test_drift_within_by_hand() -> None:
+    found = drift_within(np.array([1.0, 2.0, 4.0]), np.array([1, 1, 2, 3]))
+    assert found.tolist() == [0.0, 1.0, 2.0, 4.0]
+    everything = drift_within(np.array([1.0, 2.0, 4.0]), np.ones(4, dtype=int))
+    assert everything.tolist() == [0.0, 1.0, 3.0, 7.0]
+
+
+def test_uncertainty_and_gain_are_those_of_a_dense_process(
+    episodes: list[Episode], windowed: LivedBound
+) -> None:
+    features = fit_features(episodes)
+    noise = windowed.setting.noise_std
+    for number, first in enumerate(WINDOW.tolist(), start=1):
+        here = features.of(episodes[number - 1])[0]
+        prior = (here**2).sum(axis=1)
+        gain = 0.0
+        if number > first:
+            seen = np.concatenate(
+                [features.of(one)[0] for one in episodes[first - 1 : number - 1]]
+            )
+            dense = seen @ seen.T + noise**2 * np.eye(len(seen))
+            across = here @ seen.T
+            prior -= np.einsum("ij,ji->i", across, np.linalg.solve(dense, across.T))
+            gain = gain_of_kernel(seen @ seen.T, noise)
+        assert windowed.uncertainty[number - 1] == pytest.approx(
+            np.sqrt(np.maximum(prior, 0)).sum(), rel=1e-5
+        )
+        # λ̃ = max{R_max, √(d_x·σ_max)}·T/σ·β, with β for six data sets.
+        setting = windowed.setting
+        width = setting.rkhs_bound + math.sqrt(2 * (gain + math.log(6 / 0.1)))
+        scale = max(setting.reward_max, math.sqrt(setting.kernel_bound))
+        weight = scale * 12 / noise * width
+        assert windowed.terms.learning[number - 1] == pytest.approx(
+            (weight**2 + 2 * weight) * windowed.uncertainty[number - 1], rel=1e-6
+        )
+
+
+def test_drift_is_the_measured_variation_shared_out_over_theta(
+    episodes: list[Episode], windowed: LivedBound
+) -> None:
+    variation = measure(episodes, THETAS).variation
+    assert variation > 0
+    # θ falls by half of the way before episode 4 and by the other half before 5.
+    expected = variation * np.array([0.0, 0.0, 0.0, 0.5, 1.0, 0.5])
+    np.testing.assert_allclose(windowed.drift, expected, atol=1e-12)
+    assert ((windowed.terms.drift > 0) == (expected > 0)).all()
+
+
+def test_all_data_hold_all_drift_and_less_uncertainty(
+    episodes: list[Episode], windowed: LivedBound
+) -> None:
+    kept = lived_bound(episodes, np.ones(6, dtype=int), THETAS)
+    assert (kept.uncertainty <= windowed.uncertainty + 1e-12).all()
+    assert (kept.drift >= windowed.drift - 1e-12).all()
+    assert kept.drift[-1] == pytest.approx(measure(episodes, THETAS).variation)
+    assert kept.uncertainty[5] < windowed.uncertainty[5]
+
+
+def test_constants_are_those_of_the_run(
+    episodes: list[Episode], windowed: LivedBound
+) -> None:
+    rewards = np.concatenate([episode.rewards for episode in episodes])
+    assert windowed.setting.steps == 12 and windowed.setting.outputs == 1
+    assert windowed.setting.reward_max == rewards.max() - rewards.min()
+    assert windowed.most == 12 * windowed.setting.reward_max
+
+
+def test_without_theta_every_episode_moves_alike(episodes: list[Episode]) -> None:
+    unknown = lived_bound(episodes, np.ones(6, dtype=int))
+    assert np.diff(unknown.drift) == pytest.approx(np.full(5, unknown.drift[1]))
+
+
+def test_the_way_back_counts_as_well() -> None:
+    thetas = np.array([1.0, 1.0, 0.8, 1.0, 0.6])
+    found = lived_bound(driven(thetas), np.ones(5, dtype=int), thetas)
+    assert found.drift / found.drift[-1] == pytest.approx([0, 0, 0.25, 0.5, 1])
+
+
+def test_a_still_system_has_no_drift_term() -> None:
+    found = lived_bound(driven(np.ones(5)), np.ones(5, dtype=int), np.full(5, 2.0))
+    assert (found.terms.drift == 0).all() and (found.terms.learning > 0).all()
+
+
+def test_refusals(episodes: list[Episode]) -> None:
+    with pytest.raises(InputError, match="needs N of at least 2 episodes, received 1"):
+        lived_bound(episodes[:1], np.ones(1, dtype=int))
+    with pytest.raises(InputError, match=r"Each of 6 episodes needs its m\(n\)"):
+        lived_bound(episodes, np.ones(5, dtype=int))
