@@ -34,6 +34,7 @@ from driftrl.figures.style import (
     shade,
 )
 from driftrl.regret import MethodRegret, StudyRegret
+from driftrl.results.growth import LENGTH
 from driftrl.results.scores import scores_of
 from driftrl.results.variants import sweep_point
 
@@ -50,12 +51,14 @@ _DASHES = ("solid", "dashed", "dashdot", "dotted")
 def sweeps_of(study: StudyRegret) -> Sweeps:
     """Return, for each method and setting, the values swept and their regret.
 
+    Lengths of runs are no settings of them: ``driftrl.results.growth`` reads those.
     With a rate of zero nothing is reset, whatever the rate is of: the point ``alpha=0``
     also begins the sweeps of the model's and of the policy's rate.
     """
     found: dict[tuple[str, str], dict[float, MethodRegret]] = defaultdict(dict)
     for one in study.methods:
-        if point := sweep_point(one.method):
+        point = sweep_point(one.method)
+        if point and point.setting != LENGTH:
             found[point.method, point.setting][point.value] = one
     for (method, setting), points in found.items():
         none_reset = found.get((method, "alpha"), {}).get(0.0)
