@@ -41,10 +41,13 @@ def make_run(tmp_path: Path) -> MakeRun:
         coverages: tuple[float | None, ...] = (None, *[0.96] * 6, 0.3, 0.4, 0.95),
         *,
         memory: bool = True,
+        method: str = "sombrl",
+        variant: str = "",
     ) -> Path:
         directory = tmp_path / name
         directory.mkdir(parents=True)
-        config = configure("pendulum", "sombrl", {"episodes": len(coverages)})
+        settings = {"episodes": len(coverages), "variant": variant}
+        config = configure("pendulum", method, settings)
         (directory / "config.toml").write_text(toml_text(to_dict(config)))
         draw = np.random.default_rng(0)
         with RecordWriter(directory / "episodes.jsonl") as writer:
@@ -113,6 +116,22 @@ def test_choose_draws_the_trade_off(
     assert lines["3"].count("█") == 9 and lines["3"].count("░") == 3
 
 
+def test_choose_draws_a_sweep_beside_the_bound(
+    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone, beside = tmp_path / "alone.png", tmp_path / "beside.png"
+    asked = ["choose", *PROBLEM, "--variation", "21", "--out"]
+    answer(capsys, *asked, str(alone))
+    for window in (2, 7):
+        name = f"study/{window}"
+        make_run(name, memory=False, method="sw-ombrl", variant=f"w={window}")
+    answer(capsys, *asked, str(beside), "--sweep", str(tmp_path / "study"))
+    assert beside.read_bytes() != alone.read_bytes()
+    run = str(make_run("study2/plain", memory=False).parent)
+    assert main(["theory", *asked, str(beside), "--sweep", run]) == 2
+    assert "study2 has no sweep of H or w" in capsys.readouterr().err
+
+
 def test_choose_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["choose", *PROBLEM, "--variation", "21", "--json"]
     document = json.loads(answer(capsys, *asked))
@@ -164,6 +183,7 @@ REFUSALS = [
         [*PROBLEM, "--variation", "1", "--out", "a.pdf"],
         "--out must be a file ending in .png, received a.pdf",
     ),
+    ([*PROBLEM, "--sweep", "a"], "needs a file to draw into (--out)"),
     (["--run", "nowhere"], "nowhere is not the directory of a run: it has no config"),
 ]
 

@@ -11,11 +11,13 @@ from driftrl.cli.run_data import episodes_of, single_run
 from driftrl.errors import at_least, require
 
 if TYPE_CHECKING:
+    from driftrl.figures.tradeoff import MeasuredSweep
     from driftrl.theory.choice import Tradeoff
     from driftrl.theory.regret_bound import GainOfSpan
     from driftrl.theory.setting import Setting
 
 _BAR = 48
+_SPANS = ("H", "w")  # settings that are spans of memory
 _SHOWN = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320)
 
 
@@ -52,6 +54,8 @@ class Arguments:
     """Directory of a run from whose data N, T, d, γ_N, P_N, B and σ are measured."""
     out: Path | None = None
     """PNG file for the drawn trade-off."""
+    sweep: Path | None = None
+    """Directory of a study that swept H or w, to draw its regret beside the bound."""
     json: bool = False
     """Print one JSON document instead."""
 
@@ -63,6 +67,10 @@ def main(argv: list[str]) -> int:
         "and draw its trade-off."
     )
     arguments = parse(Arguments, argv, "theory choose", summary)
+    require(
+        arguments.sweep is None or arguments.out is not None,
+        "--sweep is drawn beside the bound, so it needs a file to draw into (--out).",
+    )
     from driftrl.theory.choice import choose
 
     problem = _problem(arguments)
@@ -73,7 +81,7 @@ def main(argv: list[str]) -> int:
         gain_of_span=problem.gain_of_span,
     )
     if arguments.out is not None:
-        _draw(found, arguments.out)
+        _draw(found, arguments.out, _swept(arguments.sweep))
     if arguments.json:
         print_json(_choice_document(found, problem))
     else:
@@ -274,7 +282,33 @@ def bars(found: "Tradeoff", width: int = _BAR) -> list[str]:
     return lines
 
 
-def _draw(found: "Tradeoff", out: Path) -> None:
+def _swept(directory: Path | None) -> "list[MeasuredSweep]":
+    """Return the final regret of each method over the spans that a study swept."""
+    if directory is None:
+        return []
+    from driftrl.cli.regret import compare
+    from driftrl.figures.sweep import sweeps_of
+    from driftrl.figures.tradeoff import MeasuredSweep
+
+    found = [
+        MeasuredSweep(
+            method,
+            np.array([value for value, _ in points]),
+            np.array([one.final.mean for _, one in points]),
+            np.array([float(one.final.stderr) for _, one in points]),
+        )
+        for study in compare(directory).studies
+        for (method, setting), points in sweeps_of(study).items()
+        if setting in _SPANS
+    ]
+    require(
+        bool(found),
+        f"{directory} has no sweep of H or w: no variants named H=… or w=….",
+    )
+    return found
+
+
+def _draw(found: "Tradeoff", out: Path, sweeps: "list[MeasuredSweep]") -> None:
     require(
         found.terms is not None,
         "There is a trade-off to draw only with --variation or --run.",
@@ -289,7 +323,7 @@ def _draw(found: "Tradeoff", out: Path) -> None:
     assert found.terms is not None
     spans = np.arange(1, found.episodes + 1)
     terms = found.terms
-    figure = tradeoff_figure(spans, terms.learning, terms.drift, found.span)
+    figure = tradeoff_figure(spans, terms.learning, terms.drift, found.span, sweeps)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, render(figure, "png"))
 
