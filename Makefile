@@ -4,6 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test test-slow check bench clean always
+.PHONY: test-browser test-ray test-slurm test-track
 
 VENV := .venv
 RUN := $(VENV)/bin
@@ -13,6 +14,8 @@ help:
 	@echo "make demo       the first figure of the paper, made on this machine"
 	@echo "make test       the tests, on all cores           (make test ARGS='-k gp')"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-browser, test-ray, test-slurm, test-track: those that need a browser,"
+	@echo "                a cluster on this machine, or a tracker; each installs it"
 	@echo "make check      lint, format and types"
 	@echo "make bench      speed of this machine and of the learner on it"
 	@echo "make clean      remove .venv, builds and caches; runs/ stays"
@@ -23,14 +26,29 @@ demo: $(VENV)/.core
 	@$(RUN)/driftrl demo $(ARGS)
 
 # One thread a worker: two workers on two cores must not fight for them.
-test test-slow: export OMP_NUM_THREADS = 1
-test test-slow: export OPENBLAS_NUM_THREADS = 1
+test test-%: export OMP_NUM_THREADS = 1
+test test-%: export OPENBLAS_NUM_THREADS = 1
 
+QUICK := not (slow or browser or ray or slurm or track)
 test: $(VENV)/.dev
-	@$(RUN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
+	@$(RUN)/python -m pytest -n auto --dist loadfile -m "$(QUICK)" $(ARGS)
 
 test-slow: $(VENV)/.dev
 	@$(RUN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+# Debian's browser and Debian's Slurm are installed where they are missing.
+test-browser: $(VENV)/.browser
+	@command -v chromium >/dev/null || sh tests/install_debian.sh chromium
+	@$(RUN)/python -m pytest -m browser --timeout 600 $(ARGS)
+
+test-ray: $(VENV)/.ray
+	@$(RUN)/python -m pytest -m ray --timeout 900 $(ARGS)
+
+test-slurm: $(VENV)/.slurm
+	@$(RUN)/python -m pytest -m slurm --timeout 1200 $(ARGS)
+
+test-track: $(VENV)/.track
+	@$(RUN)/python -m pytest -m track --timeout 300 $(ARGS)
 
 # All three report before it fails.  The variable stops pyright from asking the network for its newest version.
 check: export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
@@ -91,3 +109,7 @@ $(VENV)/.core: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.made
 	@$(call install,.[dev])
 	@touch $(VENV)/.core $@
+
+$(VENV)/.browser $(VENV)/.ray $(VENV)/.slurm $(VENV)/.track: $(VENV)/.dev
+	@$(call install,.[$(@F:.%=%)])
+	@touch $@

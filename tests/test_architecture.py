@@ -26,10 +26,8 @@ MAX_ARGUMENTS = 7  # self and cls are not counted
 
 DATA = {"types", "errors", "atomic"}
 RECORDS = {"results", "regret", "figures"}
-CONFIGURED = DATA | {
-    *("drift", "memory"),
-    *("config", "config_gp", "config_deep", "config_file"),
-}
+CONFIGS = {"config_gp", "config_deep", "config_engine", "config_file"}
+CONFIGURED = DATA | CONFIGS | {"drift", "memory", "config"}
 LEARNING = CONFIGURED | {"theory", "models", "imagination", "agents"}
 RUNNING = LEARNING | {"envs", "robot", "training", "results", "exported"}
 
@@ -46,6 +44,7 @@ MAY_IMPORT = {
     "config_file": DATA,
     "config_gp": DATA,
     "config_deep": DATA | {"config_gp"},
+    "config_engine": DATA,
     "config": DATA | {"drift", "memory", "config_file", "config_gp", "config_deep"},
     "envs": CONFIGURED,
     "models": CONFIGURED | {"theory"},
@@ -53,11 +52,12 @@ MAY_IMPORT = {
     "agents": CONFIGURED | {"theory", "models", "imagination"},
     "robot": DATA,  # a robot's computer needs no more
     "training": LEARNING | {"envs", "robot", "results", "exported"},
+    "engines": RUNNING,
     "oracles": RUNNING | RECORDS,
     "results": DATA | RECORDS,
     "regret": DATA | RECORDS,
     "figures": DATA | RECORDS,
-    "cli": RUNNING | RECORDS | {"oracles"},
+    "cli": RUNNING | RECORDS | {"engines", "oracles"},
     "__main__": {"cli"},
 }
 # The command line reads these before it knows whether there is anything to compute.
@@ -65,8 +65,9 @@ WITHOUT_JAX = CONFIGURED | {"results", "robot"}
 JAX = {"jax", "jaxlib", "equinox", "optax"}
 
 # What only some commands need: package of an extra -> the module that it provides.
-EXTRAS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL", "onnx": "onnx"}
-EXTRAS |= {"msgpack": "msgpack", "pyzmq": "zmq"}
+SAME = ("onnx", "msgpack", "ray", "submitit", "tensorboardX", "wandb")
+EXTRAS = {"imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL", "pyzmq": "zmq"}
+EXTRAS |= {name: name for name in SAME}
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 UNSAFE_CALLS = {"eval", "exec"}

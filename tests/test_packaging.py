@@ -19,10 +19,13 @@ def test_constraints_are_plain_pins_within_the_declared_ranges():
     assert all(re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.+]+", pin) for pin in pins)
     versions = dict(pin.split("==") for pin in pins)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    development = project["optional-dependencies"]["dev"]
-    for text in [*project["dependencies"], *development]:
+    extras = project["optional-dependencies"].values()
+    for text in [
+        *project["dependencies"],
+        *(text for extra in extras for text in extra),
+    ]:
         requirement = Requirement(text)
-        assert versions[requirement.name] in requirement.specifier
+        assert versions[requirement.name.lower()] in requirement.specifier
 
 
 def slow_imports_of(module: str) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from driftrl.config import RunConfig
 from driftrl.config_file import overridden, to_dict, toml_text
 
-WORKER = [sys.executable, "-m", "driftrl.training.worker"]
+WORKER = [sys.executable, "-m", "driftrl.engines.worker"]
 
 
 def start(config: RunConfig, directory: Path) -> subprocess.Popen:

@@ -9,13 +9,14 @@ import pytest
 
 from driftrl.config import RunConfig
 from driftrl.config_file import overridden, read_toml, to_dict, toml_text
+from driftrl.engines.local import LocalEngine
+from driftrl.engines.seam import Status, episodes_done, run_all
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Window
 from driftrl.training.calibration_study import (
     is_calibration_study,
     read_calibration_study,
 )
-from driftrl.training.runner import Status, episodes_done, run_all
 from driftrl.training.study import (
     Study,
     find_study,
@@ -114,13 +115,13 @@ def test_runner_finishes_what_is_missing_and_repeats_nothing(
     two: list[RunConfig], tmp_path: Path
 ) -> None:
     seen: list[Status] = []
-    assert run_all(two, tmp_path, workers=2, on_status=seen.append) == ()
+    assert run_all(two, tmp_path, LocalEngine(2), on_status=seen.append) == ()
     assert seen[-1].episodes_done == seen[-1].episodes_total == 4
     assert seen[-1].runs_done == 2
     stamp = {run.name: _stamp(tmp_path / run.name) for run in two}
     assert all(episodes_done(tmp_path / run.name) == 2 for run in two)
     longer = [two[0], overridden(two[1], {"seed": 2})]
-    assert run_all(longer, tmp_path, workers=2, on_status=seen.append) == ()
+    assert run_all(longer, tmp_path, LocalEngine(2), on_status=seen.append) == ()
     assert stamp[two[0].name] == _stamp(tmp_path / two[0].name)
 
 
@@ -130,7 +131,7 @@ def test_a_failed_run_is_reported_and_the_rest_goes_on(
     directory = tmp_path / two[0].name
     directory.mkdir(parents=True)
     (directory / "config.toml").write_text('task = "other"\nmethod = "sombrl"\n')
-    (failure,) = run_all(two, tmp_path, workers=1, on_status=lambda _: None)
+    (failure,) = run_all(two, tmp_path, LocalEngine(1), on_status=lambda _: None)
     assert failure.name == two[0].name and failure.status == 2
     assert "holds a different run" in failure.reason and failure.log.exists()
     assert episodes_done(tmp_path / two[1].name) == 2
@@ -148,9 +149,9 @@ def test_a_killed_run_is_reported_and_finished_the_next_time(
             killed = True
             os.kill(_worker_of(tmp_path / status.running[0]), signal.SIGKILL)
 
-    (failure,) = run_all(two, tmp_path, workers=2, on_status=kill_one)
+    (failure,) = run_all(two, tmp_path, LocalEngine(2), on_status=kill_one)
     assert failure.status == -signal.SIGKILL and "signal 9" in failure.reason
-    assert run_all(two, tmp_path, workers=2, on_status=lambda _: None) == ()
+    assert run_all(two, tmp_path, LocalEngine(2), on_status=lambda _: None) == ()
     assert all(episodes_done(tmp_path / run.name) == 2 for run in two)
 
 

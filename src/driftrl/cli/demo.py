@@ -5,7 +5,8 @@ from pathlib import Path
 
 from driftrl.cli.options import parse
 from driftrl.cli.report import write_and_tell
-from driftrl.cli.study import run_study
+from driftrl.cli.study import run_study, workers_for
+from driftrl.engines.local import LocalEngine
 from driftrl.training.study import find_study, read_study
 
 STUDY = "gp_pendulum"
@@ -27,7 +28,8 @@ def main(argv: list[str]) -> int:
     study = read_study(path)
     summary = f"Run the study {STUDY} and draw its report. {study.summary}"
     arguments = parse(Arguments, argv, "demo", summary)
+    engine = LocalEngine(workers_for(arguments.workers))
     print(study.summary)
-    status = run_study(study, path, arguments.out, arguments.workers)
+    status = run_study(study, path, arguments.out, engine)
     write_and_tell(arguments.out)
     return status

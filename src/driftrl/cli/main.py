@@ -21,6 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "study": ("driftrl.cli.study", "many runs, finishing what is unfinished"),
     "oracle": ("driftrl.cli.oracle", "J*(θ), how it was obtained, and its error"),
     "regret": ("driftrl.cli.regret", "cumulative dynamic regret of recorded runs"),
+    "watch": ("driftrl.cli.watch", "what is running, how far, how well"),
+    "reproduce": ("driftrl.cli.reproduce", "a figure of the paper, in one line"),
     "report": ("driftrl.cli.report", "figures and one HTML page from recorded runs"),
     "theory": ("driftrl.cli.theory", "H and w from the bound or from data; is σ right"),
     "play": ("driftrl.cli.play", "the newest policy of a run, as a video"),

@@ -5,13 +5,16 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from driftrl.config import RunConfig
-from driftrl.training.runner import Status
 from driftrl.types import EpisodeRecord
+
+if TYPE_CHECKING:
+    from driftrl.engines.seam import Status
 
 _LOG_SECONDS = 30.0  # between two lines where there is no terminal
 
@@ -78,7 +81,7 @@ class _StudyProgress:
         self._last_line = 0.0
         self._failed = 0
 
-    def show(self, status: Status) -> None:
+    def show(self, status: "Status") -> None:
         """Show how far the study is."""
         now = time.monotonic()
         self._first = self._first or (now, status.episodes_done)
@@ -97,7 +100,7 @@ class _StudyProgress:
             self._last_line = now
             print(f"{status.episodes_done}/{status.episodes_total} episodes, {text}")
 
-    def _left(self, status: Status, now: float) -> str:
+    def _left(self, status: "Status", now: float) -> str:
         """Estimate from the pace so far, once there is one."""
         assert self._first is not None
         since, done_then = self._first

@@ -22,7 +22,9 @@ from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure, task_named
 from driftrl.errors import InputError, at_least, require
 from driftrl.results.records import CONFIG_FILE
 from driftrl.training.process import prepare
+from driftrl.training.tracking import tracking
 from driftrl.training.video import headless, require_installed
+from driftrl.types import EpisodeRecord
 
 if TYPE_CHECKING:
     from driftrl.robot.protocol import Welcome
@@ -51,7 +53,15 @@ def main(argv: list[str]) -> int:
     camera = _camera(own.video_every, config, out)
     continued = {"resume": own.resume, "change": own.change}
     try:
-        with run_progress(config, quiet=own.quiet) as progress:
+        with (
+            run_progress(config, quiet=own.quiet) as progress,
+            tracking(own.track, out, config, warn=progress.warn) as track,
+        ):
+
+            def show(record: EpisodeRecord) -> None:
+                progress.show(record)
+                track(record)
+
             if own.resume and not (out / CONFIG_FILE).is_file():
                 progress.warn(f"{out} holds no run yet: a new one begins.")
             if robot is None and (assumed := _assumed(config)):
@@ -60,7 +70,7 @@ def main(argv: list[str]) -> int:
                 from driftrl.training.session import Session
 
                 session = Session(config, out, **continued, warn=progress.warn)
-                learn_on_robot(session, robot, progress.show, progress.warn)
+                learn_on_robot(session, robot, show, progress.warn)
             else:
                 from driftrl.training.loop import run
 
@@ -68,7 +78,7 @@ def main(argv: list[str]) -> int:
                     config,
                     out,
                     **continued,
-                    on_episode=progress.show,
+                    on_episode=show,
                     warn=progress.warn,
                     watch=camera,
                 )
@@ -175,6 +185,12 @@ def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--token-file", metavar="FILE", help="the robot's token, if it asks for one"
+    )
+    parser.add_argument(
+        "--track",
+        metavar="NAME",
+        help="write every episode for tensorboard or wandb too, into OUT/NAME; wandb "
+        "stays offline unless WANDB_MODE says otherwise",
     )
     parser.add_argument("--quiet", action="store_true", help="print no episodes")
     for table in _KINDS:

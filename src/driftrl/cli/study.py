@@ -3,22 +3,24 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from driftrl.atomic import write_atomically
 from driftrl.cli.options import parse, print_table
 from driftrl.cli.progress import duration, study_progress
-from driftrl.config_file import read_toml
-from driftrl.errors import require
+from driftrl.config_engine import EngineConfig, EngineName
+from driftrl.config_file import from_dict, merged, read_toml, to_dict, toml_text
+from driftrl.engines.named import engine_named
+from driftrl.engines.seam import Engine, run_all
+from driftrl.errors import counted, require
 from driftrl.training.calibration_study import (
     is_calibration_study,
     read_calibration_study,
 )
-from driftrl.training.runner import run_all
 from driftrl.training.study import Study, find_study, read_study
 
 _LINE_SECONDS = 10.0  # between two lines of progress
@@ -26,7 +28,7 @@ _LINE_SECONDS = 10.0  # between two lines of progress
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which study, and where."""
+    """Which study, where, and by what."""
 
     study: Annotated[str, tyro.conf.Positional]
     """A study's TOML file, or the name of a shipped one: `driftrl list studies`."""
@@ -35,7 +37,21 @@ class Arguments:
     preset: str | None = None
     """Settings of the study to use, such as paper or laptop (default: the study's)."""
     workers: int | None = None
-    """Runs, or draws, at once (default: the number of cores)."""
+    """Runs, or draws, at once on this machine (default: the number of cores)."""
+    on: EngineName = "local"
+    """What carries out the runs; the study's [engine] table says what they need."""
+    address: str | None = None
+    """Address of a running Ray cluster, or auto (default: the study's, else a new one).
+    """
+    partition: str | None = None
+    """Slurm's partition (default: the study's)."""
+    account: str | None = None
+    """Slurm's account (default: the study's, or the user's)."""
+    patience: float | None = None
+    """Minutes that a run may be without a finished episode before it is stopped
+    (default: the study's, or 60)."""
+    track: str | None = None
+    """Write every episode for tensorboard or wandb too, into the runs' directories."""
 
 
 def main(argv: list[str]) -> int:
@@ -45,29 +61,64 @@ def main(argv: list[str]) -> int:
     path = find_study(arguments.study)
     if is_calibration_study(read_toml(path)):
         require(
-            arguments.preset is None,
-            f"A study of calibration has no presets, received {arguments.preset!r}.",
+            arguments.preset is None and arguments.on == "local",
+            "A study of calibration has no presets and runs on this machine alone.",
         )
         return run_calibration_study(path, arguments.out, arguments.workers)
     study = read_study(path, arguments.preset)
     chosen = f"-{arguments.preset}" if arguments.preset else ""
     out = arguments.out or Path("runs") / f"{study.name}{chosen}"
-    status = run_study(study, path, out, arguments.workers)
+    study = replace(study, engine=_engine_config(study.engine, arguments))
+    workers, told = workers_for(arguments.workers), _worker_options(arguments.track)
+    engine = engine_named(arguments.on, study.engine, workers, told)
+    status = run_study(study, path, out, engine)
     print(f"Results are in {out}; `driftrl report {out}` draws them.")
     return status
 
 
-def run_study(study: Study, path: Path, out: Path, workers: int | None) -> int:
+def _worker_options(track: str | None) -> tuple[str, ...]:
+    """Return what the workers are told, once it is known that they can do it."""
+    if track is None:
+        return ()
+    from driftrl.training.tracking import require_tracker
+
+    require_tracker(track)
+    return ("--track", track)
+
+
+def _engine_config(engine: EngineConfig, arguments: Arguments) -> EngineConfig:
+    """Return what the study says of the engine, with what was asked laid over it."""
+    asked = {
+        "patience_minutes": arguments.patience,
+        "ray": {"address": arguments.address},
+        "slurm": {"partition": arguments.partition, "account": arguments.account},
+    }
+    return from_dict(EngineConfig, merged(to_dict(engine), _given(asked)))
+
+
+def _given(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the table without what is None, in tables within it as well."""
+    return {
+        key: _given(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     """Run what a study still lacks; return 0, or 1 if a run failed."""
-    workers = _workers(workers)
     runs = study.runs()
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "study.toml", path.read_bytes())
-    print(f"{len(runs)} runs, {workers} at once, into {out}")
+    write_atomically(out / "study.toml", _study_text(study, path))
+    at_once = min(engine.most_at_once, len(runs))
+    print(f"{counted(len(runs), 'run')}, {at_once} at once, into {out}")
     started = time.monotonic()
+    patience = study.engine.patience_minutes
     try:
         with study_progress() as progress:
-            failures = run_all(runs, out, workers=workers, on_status=progress.show)
+            failures = run_all(
+                runs, out, engine, patience_minutes=patience, on_status=progress.show
+            )
     except KeyboardInterrupt:
         print(f"Stopped. The same command goes on from here; files are in {out}.")
         raise
@@ -78,13 +129,21 @@ def run_study(study: Study, path: Path, out: Path, workers: int | None) -> int:
     return 1 if failures else 0
 
 
+def _study_text(study: Study, path: Path) -> bytes:
+    """Return the study's file, as it is unless another of its presets was chosen."""
+    table = read_toml(path)
+    if table.get("preset", "") == study.preset:
+        return path.read_bytes()
+    return toml_text({**table, "preset": study.preset}).encode()
+
+
 def run_calibration_study(path: Path, out: Path | None, workers: int | None) -> int:
     """Make the draws that a study of calibration still lacks, and tell the coverage."""
     from driftrl.training.calibration_runner import run_calibration
 
     study = read_calibration_study(path)
     out = out or Path("runs") / study.name
-    workers = _workers(workers)
+    workers = workers_for(workers)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", path.read_bytes())
     print(f"{study.draws} draws, {workers} at once, into {out}")
@@ -134,7 +193,8 @@ def _teller(started: float) -> Callable[[int, int], None]:
     return tell
 
 
-def _workers(asked: int | None) -> int:
+def workers_for(asked: int | None) -> int:
+    """Return how many runs are made at once: as many as asked, or as cores."""
     workers = _cores() if asked is None else asked
     require(workers >= 1, f"--workers must be at least 1, received {workers}.")
     return workers

@@ -20,6 +20,10 @@ methods = ["sw-ombrl"]
 settings = { forgetting = { window = 3 } }
 task = "hopper"             # optional: another task than the study's
 presets.laptop = { episodes = 20 }  # optional: what a preset means for it
+
+[engine]                    # optional: what a run needs of a cluster, and where that is
+resources = { cores = 2, memory_gb = 4 }
+slurm = { partition = "cpu" }
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from driftrl.config import RunConfig
+from driftrl.config_engine import EngineConfig
 from driftrl.config_file import from_dict, merged, read_toml
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require, unknown_name
@@ -62,6 +67,8 @@ class Study:
     """The preset that is used; none if the study has none."""
     presets: dict[str, Any] = field(default_factory=dict)
     """Settings to choose from, such as the paper's and a laptop's."""
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    """What its runs need of the machines, and where a cluster is."""
 
     def __post_init__(self) -> None:
         if self.preset not in self.presets and (self.preset or self.presets):

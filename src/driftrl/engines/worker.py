@@ -1,9 +1,10 @@
 """One run in a process of its own: its configuration comes in on standard input.
 
-``python -m driftrl.training.worker DIRECTORY PARENT < config.toml``, where PARENT is
-the process that started it and without which it ends.
+``python -m driftrl.engines.worker DIRECTORY [--parent PID] [--track NAME]``, where PID
+is the process that started it and without which it ends, and NAME a tracker.
 """
 
+import argparse
 import os
 import sys
 import threading
@@ -15,24 +16,28 @@ from driftrl.config import RunConfig
 from driftrl.config_file import from_dict
 from driftrl.errors import DriftrlError
 from driftrl.training.process import prepare
+from driftrl.training.tracking import tracking
 
 
 def main() -> int:
     """Run, resuming what is there; return the exit status."""
-    directory, parent = Path(sys.argv[1]), int(sys.argv[2])
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    parser = argparse.ArgumentParser(prog="driftrl.engines.worker")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--parent", type=int)
+    parser.add_argument("--track")
+    arguments = parser.parse_args()
+    if arguments.parent is not None:
+        watch = threading.Thread(target=_end_with, args=(arguments.parent,))
+        watch.daemon = True
+        watch.start()
     prepare(os.environ)
     try:
         config = from_dict(RunConfig, tomllib.loads(sys.stdin.read()))
         from driftrl.training.loop import run
 
-        run(
-            config,
-            directory,
-            resume=True,
-            on_episode=lambda record: None,
-            warn=lambda message: print(message, file=sys.stderr, flush=True),
-        )
+        place = arguments.directory
+        with tracking(arguments.track, place, config, warn=_warn) as track:
+            run(config, place, resume=True, on_episode=track, warn=_warn)
     except DriftrlError as error:
         print(error, file=sys.stderr)
         return error.exit_status
@@ -40,6 +45,10 @@ def main() -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _end_with(parent: int) -> None:

@@ -1,0 +1,1 @@
+"""Where the runs of a study are carried out: this machine, Ray, Slurm."""

@@ -1,0 +1,352 @@
+"""Trackers: what they are told, once each, and that no run depends on them."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftrl.cli.main import main
+from driftrl.config import RunConfig
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
+from driftrl.results.records import COLUMNS, RecordWriter, truncate_records
+from driftrl.training import tracking
+from driftrl.training.tracking import TAGS, Backend, Tracker, scalars, tracker_named
+from driftrl.types import EpisodeRecord
+
+CONFIG = configure("pendulum", "sombrl", {})
+
+
+def record(episode: int, **changes: Any) -> EpisodeRecord:
+    usual = {
+        "episode": episode,
+        "theta": 2.0 / episode,
+        "steps": 40,
+        "return_executed": -100.0 * episode,
+        "return_eval": None,
+        "terminated": False,
+        "first_retained": 1,
+        "transitions": 40 * (episode - 1),
+        "optimism": 1.0,
+        "model_error": None if episode == 1 else 0.5,
+        "coverage": None,
+        "epistemic_std": None,
+        "wall_s": 3.5,
+    }
+    return EpisodeRecord(**{**usual, **changes})
+
+
+class Fake:
+    """A backend that remembers, and fails when it is told to."""
+
+    def __init__(self, *, keeps_at_once: bool = True, fails_at: int = 0) -> None:
+        self.keeps_at_once = keeps_at_once
+        self.fails_at = fails_at
+        self.written: list[int] = []
+        self.closed = 0
+
+    def write(self, episode: int, values: Mapping[str, float]) -> None:
+        if episode == self.fails_at:
+            raise OSError(28, "No space left on device")
+        assert values["return/executed"] == -100.0 * episode
+        self.written.append(episode)
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.fails_at == -1:
+            raise RuntimeError("it does not close")
+
+
+Live = Callable[..., Tracker]
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    """Live through episodes as a run does: the row first, then who observes it."""
+
+    def through(
+        fake: Fake, first: int, last: int, said: list[str] | None = None
+    ) -> Tracker:
+        def opening(place: Path, config: RunConfig, mark: dict[str, Any]) -> Backend:
+            assert (place, config) == (tmp_path, CONFIG)
+            return fake
+
+        warn = ([] if said is None else said).append
+        tracker = Tracker("fake", tmp_path, CONFIG, opening, warn)
+        with RecordWriter(tmp_path / "episodes.jsonl") as rows:
+            for number in range(first, last + 1):
+                rows.append(record(number))
+                tracker(record(number))
+        return tracker
+
+    return through
+
+
+def test_every_column_but_the_number_has_a_name_in_a_group() -> None:
+    assert TAGS.keys() == COLUMNS.keys() - {"episode"}
+    assert len(set(TAGS.values())) == len(TAGS)
+    groups = {tag.partition("/")[0] for tag in TAGS.values()}
+    assert groups == {"return", "drift", "model", "agent", "data", "time"}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    told = scalars(record(2, theta=float("nan"), terminated=True, q=1.5))
+    assert told == {
+        "return/executed": -200.0,
+        "return/terminated": 1.0,
+        "model/error": 0.5,
+        "agent/optimism": 1.0,
+        "agent/q": 1.5,
+        "agent/soft_reset": 0.0,
+        "data/steps": 40.0,
+        "data/first_retained": 1.0,
+        "data/transitions": 40.0,
+        "time/wall_s": 3.5,
+    }
+
+
+def test_a_resumed_run_writes_each_episode_once(tmp_path: Path, live: Live) -> None:
+    first, second, third = Fake(), Fake(), Fake()
+    live(first, 1, 3)  # killed: never closed
+    live(second, 4, 5).close()
+    # The newest checkpoint was damaged: episode 5 is run again.
+    truncate_records(tmp_path / "episodes.jsonl", 4)
+    live(third, 5, 6)
+    assert (first.written, second.written) == ([1, 2, 3], [4, 5])
+    assert third.written == [6]
+    assert (first.closed, second.closed) == (0, 1)
+
+
+def test_episodes_that_were_not_tracked_are_made_up_for(
+    tmp_path: Path, live: Live
+) -> None:
+    with RecordWriter(tmp_path / "episodes.jsonl") as rows:
+        for number in (1, 2, 3):
+            rows.append(record(number))
+    fake = Fake()
+    live(fake, 4, 5)
+    assert fake.written == [1, 2, 3, 4, 5]
+
+
+def test_what_is_lost_with_a_kill_is_written_again(live: Live) -> None:
+    first, second, third = (Fake(keeps_at_once=False) for _ in range(3))
+    live(first, 1, 2).close()
+    live(second, 3, 4)  # killed
+    live(third, 5, 6).close()
+    assert third.written == [3, 4, 5, 6]
+
+
+def test_a_failure_is_told_once_and_the_run_goes_on(live: Live) -> None:
+    fake, said = Fake(fails_at=3), []
+    tracker = live(fake, 1, 6, said)
+    tracker.close()
+    assert fake.written == [1, 2] and fake.closed == 1
+    assert said == [
+        "Tracking by fake has stopped (OSError: [Errno 28] No space left on device). "
+        "The run goes on, and episodes.jsonl has every episode."
+    ]
+
+
+def test_one_that_does_not_close_is_told_as_well(live: Live) -> None:
+    fake, said = Fake(fails_at=-1), []
+    with live(fake, 1, 2, said):
+        pass
+    assert len(said) == 1 and "RuntimeError: it does not close" in said[0]
+
+
+def test_nothing_is_written_before_the_first_episode(tmp_path: Path) -> None:
+    def opening(place: Path, config: RunConfig, mark: dict[str, Any]) -> Backend:
+        raise AssertionError("nobody asked")
+
+    Tracker("fake", tmp_path, CONFIG, opening).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_trackers_that_can_not_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="Unknown tracker 'wand'. Did you mean 'wandb"):
+        tracker_named("wand", tmp_path, CONFIG)
+    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
+    sentence = r"Tracking by wandb needs the extra 'track': pip install 'driftrl\[track"
+    with pytest.raises(InputError, match=sentence):
+        tracker_named("wandb", tmp_path, CONFIG)
+
+
+def test_a_run_refuses_an_unknown_tracker_before_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["run", "pendulum", "--track", "board", "--out", str(out)]) == 2
+    assert "Unknown tracker 'board'" in capsys.readouterr().err
+    assert not out.exists()
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+from driftrl.envs.tasks import configure
+from driftrl.results.records import RecordWriter
+from driftrl.training.tracking import tracker_named
+from driftrl.types import EpisodeRecord
+
+place, name, first, last, end = sys.argv[1:]
+config = configure("pendulum", "sombrl", {})
+tracker = tracker_named(name, Path(place), config, warn=print)
+rows = RecordWriter(Path(place) / "episodes.jsonl")
+for n in range(int(first), int(last) + 1):
+    values = (n, 2 / n, 40, -100.0 * n, None, False, 1, 40, 1.0, None, None, None, 3.5)
+    rows.append(EpisodeRecord(*values))
+    tracker(EpisodeRecord(*values))
+if end == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+tracker.close()
+"""
+
+
+def track(directory: Path, name: str, first: int, last: int, end: str) -> str:
+    """Track episodes in a process of its own, without a network if that can be had."""
+    alone = ["unshare", "-rn"]
+    try:
+        alone = alone if subprocess.run([*alone, "true"]).returncode == 0 else []
+    except FileNotFoundError:
+        alone = []
+    words = [str(directory), name, str(first), str(last), end]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment.pop("WANDB_MODE", None)
+    done = subprocess.run(
+        [*alone, sys.executable, "-c", SCRIPT, *words],
+        env=environment,
+        capture_output=True,
+        timeout=100,
+    )
+    assert done.returncode == (-9 if end == "kill" else 0), done.stderr.decode()
+    return done.stdout.decode()
+
+
+def events_in(directory: Path) -> list[tuple[int, dict[str, float]]]:
+    """Read event files back: frames of a length, its sum, an event, and its sum."""
+    protocol = pytest.importorskip("tensorboardX.proto.event_pb2")
+    found = []
+    for path in sorted((directory / "tensorboard").glob("events*")):
+        content, at = path.read_bytes(), 0
+        while at < len(content):
+            (size,) = struct.unpack_from("<Q", content, at)
+            event = protocol.Event.FromString(content[at + 12 : at + 12 + size])
+            at += size + 16
+            values = {value.tag: value.simple_value for value in event.summary.value}
+            found += [(event.step, values)] if values else []
+    return found
+
+
+def wandb_history(directory: Path) -> Iterator[dict[str, Any]]:
+    """Read what Weights & Biases has on the disk: a log of records in blocks."""
+    protocol = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    block = 32768
+    for path in sorted((directory / "wandb").glob("offline-run-*/*.wandb")):
+        content, at, parts = path.read_bytes(), 7, b""
+        while at + 7 <= len(content):
+            if block - at % block < 7:  # no room for a head: the next block
+                at += block - at % block
+                continue
+            _, size, kind = struct.unpack_from("<IHB", content, at)
+            parts += content[at + 7 : at + 7 + size]
+            at += 7 + size
+            if kind not in (1, 4):  # neither whole nor the last part
+                continue
+            history, parts = protocol.Record.FromString(parts).history, b""
+            if history.item:
+                yield {
+                    item.key or "/".join(item.nested_key): json.loads(item.value_json)
+                    for item in history.item
+                }
+
+
+@pytest.mark.track
+def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    track(tmp_path, "tensorboard", 1, 3, "kill")
+    track(tmp_path, "tensorboard", 4, 5, "close")
+    events = events_in(tmp_path)
+    assert [step for step, _ in events] == [1, 2, 3, 4, 5]
+    assert events[3][1] == {
+        "return/executed": -400.0,
+        "return/terminated": 0.0,
+        "drift/theta": 0.5,
+        "agent/optimism": 1.0,
+        "agent/soft_reset": 0.0,
+        "data/steps": 40.0,
+        "data/first_retained": 1.0,
+        "data/transitions": 40.0,
+        "time/wall_s": 3.5,
+    }
+
+
+@pytest.mark.track
+def test_tensorboard_that_can_not_be_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    (tmp_path / "tensorboard").write_text("a file is in the way")
+    said = track(tmp_path, "tensorboard", 1, 3, "close")
+    assert said.count("Tracking by tensorboard has stopped (") == 1
+    rows = (tmp_path / "episodes.jsonl").read_text().splitlines()
+    assert len(rows) == 3
+
+
+@pytest.mark.track
+@pytest.mark.timeout(300)
+def test_wandb_offline_without_a_network(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    for first, last, end in ((1, 2, "close"), (3, 4, "kill"), (5, 6, "close")):
+        assert track(tmp_path, "wandb", first, last, end) == ""
+    history = list(wandb_history(tmp_path))
+    assert [row["_step"] for row in history] == [1, 2, 3, 4, 5, 6]
+    assert history[1]["return/executed"] == -200
+    assert history[1]["drift/theta"] == 1
+    places = [path.name for path in (tmp_path / "wandb").glob("offline-run-*")]
+    assert len({name.rpartition("-")[2] for name in places}) == 1  # one run
+
+
+@pytest.mark.track
+@pytest.mark.timeout(300)
+def test_wandb_that_refuses_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_PROJECT", "a/b:c?")
+    said = track(tmp_path, "wandb", 1, 2, "close")
+    assert said.count("Tracking by wandb has stopped (") == 1
+
+
+@pytest.mark.track
+def test_a_run_is_tracked_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    small = {
+        "--environment.steps": 20,
+        "--agent.planner.samples": 8,
+        "--agent.planner.elites": 2,
+        "--agent.planner.iterations": 1,
+        "--agent.planner.horizon": 2,
+        "--agent.model.fit-steps": 1,
+    }
+    words = [str(word) for pair in small.items() for word in pair]
+    out = tmp_path / "run"
+    run = ["run", "pendulum", "--out", str(out), "--quiet", *words]
+    assert main([*run, "--episodes", "2"]) == 0
+    kept = (out / "config.toml").read_text()
+    again = [*run, "--episodes", "2", "--resume", "--track", "tensorboard"]
+    assert main(again) == 0
+    assert (out / "config.toml").read_text() == kept  # no part of what the run is
+    assert main([*run, "--episodes", "4", "--resume", "--track", "tensorboard"]) == 0
+    lines = (out / "episodes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    told = events_in(out)
+    assert [step for step, _ in told] == [1, 2, 3, 4]
+    for row, (_, values) in zip(rows, told, strict=True):
+        assert values["return/executed"] == pytest.approx(row["return_executed"])
+        assert values["drift/theta"] == pytest.approx(row["theta"])
