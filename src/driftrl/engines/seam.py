@@ -177,7 +177,9 @@ def run_all(
                         episodes_done=settled
                         + sum(one.episodes for one in active)
                         + sum(begun[run.name] for run in waiting),
-                        running=tuple(one.config.name for one in active),
+                        running=tuple(
+                            one.config.name for one in active if one.job.is_running
+                        ),
                         runs_done=len(finished),
                         failures=tuple(failures),
                     )

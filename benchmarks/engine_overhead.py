@@ -1,0 +1,149 @@
+"""What an engine costs a run: a small study of twelve, and the time that was no run's.
+
+``--on local``, ``--on ray`` or ``--on slurm`` (on this machine, so that the processes
+of the runs can be seen).  Each run is given all cores, so that there is one at a time:
+what is left of the study's time is the engine's.  Other programs on the machine slow a
+run and are not counted, but they slow the engine too, and that is.
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from driftrl.config_engine import (
+    EngineConfig,
+    EngineName,
+    RayConfig,
+    Resources,
+    SlurmConfig,
+)
+from driftrl.config_file import from_dict
+from driftrl.engines.named import engine_named
+from driftrl.engines.on_node import SCRATCH
+from driftrl.engines.seam import Engine, run_all
+from driftrl.training.study import Study
+
+STUDY: dict[str, Any] = {
+    "name": "overhead",
+    "title": "Twelve short runs",
+    "summary": "How much time an engine adds to them.",
+    "task": "pendulum",
+    "methods": ["sombrl", "r-ombrl", "sw-ombrl"],
+    "seeds": [0, 1, 2, 3],
+    "settings": {
+        "episodes": 10,
+        "forget_after": 2,
+        "environment": {"steps": 40, "noise_std": 0.01},
+        "agent": {
+            "model": {"fit_steps": 5, "refit_every": 2},
+            "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
+        },
+    },
+}
+WORKER = b"driftrl.engines.worker"
+LOOK_SECONDS = 0.02
+
+
+class Watch(threading.Thread):
+    """Sees when the process of a run is there."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(daemon=True)
+        self._place = os.fsencode(place)
+        self.seen: dict[int, tuple[float, float]] = {}
+        """First and last moment of each process."""
+        self.is_over = False
+
+    def run(self) -> None:
+        """Look, many times a second."""
+        while not self.is_over:
+            now = time.monotonic()
+            for process in self._workers():
+                self.seen[process] = (self.seen.get(process, (now, now))[0], now)
+            time.sleep(LOOK_SECONDS)
+
+    def _workers(self) -> list[int]:
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (place / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended meanwhile
+            if WORKER in words and any(word.startswith(self._place) for word in words):
+                found.append(int(place.name))
+        return found
+
+
+def covered(spans: list[tuple[float, float]]) -> float:
+    """Return the length of the union of some spans of time."""
+    total, until = 0.0, -float("inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
+def parsed() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--on", choices=get_args(EngineName), default="local")
+    parser.add_argument("--address", default="", help="of a Ray cluster")
+    parser.add_argument("--partition", default="", help="of Slurm")
+    parser.add_argument("--seeds", type=int, default=4, help="three runs each")
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--no-shared-disk", action="store_true")
+    return parser.parse_args()
+
+
+def engine_of(own: argparse.Namespace) -> Engine:
+    """Return the engine that was asked for."""
+    config = EngineConfig(
+        Resources(cores=own.cores, memory_gb=1.0),
+        RayConfig(own.address, shared_disk=not own.no_shared_disk),
+        SlurmConfig(own.partition),
+    )
+    return engine_named(own.on, config, workers=1)
+
+
+def main() -> None:
+    """Run the study once to compile, on this machine; then on the engine, and tell."""
+    own = parsed()
+    study = replace(from_dict(Study, STUDY), seeds=tuple(range(own.seeds)))
+    runs = study.runs()
+    with tempfile.TemporaryDirectory() as place:
+        first = [run for run in runs if run.seed == 0]
+        local = engine_named("local", EngineConfig(), workers=1)
+        run_all(first, Path(place) / "first", local, on_status=lambda _: None)
+        os.environ[SCRATCH] = str(Path(place) / "scratch")
+        out = Path(place) / "study"
+        watch = Watch(Path(place))
+        watch.start()
+        started = time.monotonic()
+        failures = run_all(runs, out, engine_of(own), on_status=lambda _: None)
+        ended = time.monotonic()
+        watch.is_over = True
+        watch.join()
+    spans = sorted(watch.seen.values())
+    if not spans:
+        raise SystemExit("No run was seen on this machine: measure there.")
+    begin, end = spans[0][0], max(last for _, last in spans)
+    between = (end - begin - covered(spans)) / max(1, len(spans) - 1)
+    running = covered(spans)
+    print(f"{len(runs)} runs on {own.on}, {len(failures)} failed")
+    print(f"the whole study             {ended - started:7.2f} s")
+    print(f"a run's process, mean       {running / len(spans):7.2f} s")
+    print(f"until the first run began   {begin - started:7.2f} s")
+    print(f"between two runs, mean      {between:7.2f} s")
+    print(f"after the last run          {ended - end:7.2f} s")
+    print(
+        f"overhead a run, all told    {(ended - started - running) / len(runs):7.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
