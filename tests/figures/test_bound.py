@@ -52,7 +52,7 @@ def test_growth_says_its_exponent_and_draws_three_quarters(
     (axes,) = growth_figure(growing).axes
     (legend,) = axes.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "SW-OMBRL: $N^{0.50}$ [0.50, 0.50]"
+        "SW-OMBRL: $N^{0.50}$ [0.50, 0.50], at the end $N^{0.50}$ [0.50, 0.50]"
     ]
     reference = axes.lines[-1]
     (first, last), (low, high) = reference.get_xdata(), reference.get_ydata()

@@ -58,6 +58,21 @@ def test_each_length_is_read_at_its_own_end() -> None:
     np.testing.assert_allclose(found.regrets, expected)
     assert found.exponent.mean == pytest.approx(0.75)
     assert found.exponent.values == pytest.approx([0.75] * 3)
+    assert found.late_exponent.values == pytest.approx([0.75] * 3)
+
+
+def test_what_is_paid_at_first_weighs_less_at_the_end() -> None:
+    """R_N = 8 + N at N = 8, 16, 32: 16, 24, 40, so the last slope is log₂(40/24)."""
+    n = np.arange(1, 33)
+    paid = [
+        method(
+            f"sw-ombrl N={end}", np.array([8.0 + n[:end], 16.0 + 2 * n[:end]]), (0, 1)
+        )
+        for end in LENGTHS
+    ]
+    (found,) = growth_of(study(*paid))
+    assert found.late_exponent.mean == pytest.approx(np.log2(40 / 24))
+    assert found.exponent.mean == pytest.approx(0.5 * np.log2(40 / 16))
 
 
 def test_one_long_run_is_read_at_the_same_lengths() -> None:

@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 from driftrl.figures.style import COLUMN_INCHES, MUTED, method_styles, printed_style
 from driftrl.regret import StudyRegret
 from driftrl.results.growth import Growth, growth_of
-from driftrl.results.statistics import mean, standard_error
+from driftrl.results.statistics import Estimate, mean, standard_error
 
 PREDICTED = 0.75
 """Exponent of the bound for a variation that grows as log N, with H and w ∝ √N."""
@@ -33,7 +33,8 @@ def growth_figure(study: StudyRegret) -> Figure:
                 marker="o",
                 markersize=3,
                 capsize=2,
-                label=f"{style.name}: {_slope(one)}",
+                label=f"{style.name}: {_slope(one.exponent)}, "
+                f"at the end {_slope(one.late_exponent)}",
             )
         _draw_slope(axes, found)
         lengths = sorted({n for one in found for n in one.lengths.tolist()})
@@ -47,12 +48,12 @@ def growth_figure(study: StudyRegret) -> Figure:
     return figure
 
 
-def _slope(one: Growth) -> str:
-    """Say the exponent with its interval, if seeds give one."""
-    interval = one.exponent.student
+def _slope(exponent: Estimate) -> str:
+    """Say an exponent with its interval, if seeds give one."""
+    interval = exponent.student
     known = float(interval.low) == float(interval.low)  # NaN with a single seed
     reach = f" [{interval.low:.2f}, {interval.high:.2f}]" if known else ""
-    return f"$N^{{{one.exponent.mean:.2f}}}${reach}"
+    return f"$N^{{{exponent.mean:.2f}}}${reach}"
 
 
 def _draw_slope(axes: Axes, found: Sequence[Growth]) -> None:

@@ -30,6 +30,9 @@ class Growth:
     """R_N of every seed."""
     exponent: Estimate
     """b of R_N ∝ N^b, one a seed."""
+    late_exponent: Estimate
+    """The same between the two longest: what learning costs at first, whatever N is,
+    weighs least there."""
 
 
 def growth_of(study: StudyRegret) -> tuple[Growth, ...]:
@@ -80,5 +83,8 @@ def _growth(method: str, ends: dict[int, MethodRegret]) -> Growth | None:
     )
     if not seeds or regrets.min() <= 0:  # a logarithm needs a regret
         return None
-    exponent = estimate_mean(fit_exponent(lengths, regrets))
-    return Growth(method, lengths, regrets, exponent)
+    exponent, late = (
+        estimate_mean(fit_exponent(lengths[first:], regrets[:, first:]))
+        for first in (0, len(lengths) - 2)
+    )
+    return Growth(method, lengths, regrets, exponent, late)
