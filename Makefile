@@ -37,7 +37,7 @@ test-slow: $(VENV)/.dev
 	@$(RUN)/python -m pytest -m slow --timeout 3600 $(ARGS)
 
 # Debian's browser and Debian's Slurm are installed where they are missing.
-test-browser: $(VENV)/.browser
+test-browser: $(VENV)/.dev
 	@command -v chromium >/dev/null || sh tests/install_debian.sh chromium
 	@$(RUN)/python -m pytest -m browser --timeout 600 $(ARGS)
 
@@ -110,6 +110,6 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.made
 	@$(call install,.[dev])
 	@touch $(VENV)/.core $@
 
-$(VENV)/.browser $(VENV)/.ray $(VENV)/.slurm $(VENV)/.track: $(VENV)/.dev
+$(VENV)/.ray $(VENV)/.slurm $(VENV)/.track: $(VENV)/.dev
 	@$(call install,.[$(@F:.%=%)])
 	@touch $@

@@ -12,6 +12,7 @@ as 0: R_n is then minus the sum of returns, and differences of R_n are what they
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -182,10 +183,14 @@ class MethodRegret:
     """R_n of each seed, up to the episode that all its seeds have reached."""
     mean: Float[np.ndarray, " N"]
     stderr: Float[np.ndarray, " N"]
-    interval: statistics.Interval
-    """95 % percentile bootstrap interval of the mean at each episode."""
     final: statistics.Estimate
     """R_N at the episode N up to which the study is compared."""
+
+    @cached_property
+    def interval(self) -> statistics.Interval:
+        """95 % percentile bootstrap interval of the mean at each episode."""
+        # Seconds for a long study, and most readers ask for the last episode alone.
+        return statistics.bootstrap_interval(self.curves)
 
 
 @dataclass(frozen=True)
@@ -335,7 +340,6 @@ def _method_regret(
         curves=curves,
         mean=statistics.mean(curves),
         stderr=statistics.standard_error(curves),
-        interval=statistics.bootstrap_interval(curves),
         final=statistics.estimate_mean(curves[:, episodes - 1]),
     )
 

@@ -1,8 +1,13 @@
 """Made-up studies on disk: agents whose torque limit falls after episode 10."""
 
+import base64
+import gzip
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +31,24 @@ def theta(n: int, rate: float = 1.0) -> float:
 
 def optimum(value: float) -> float:
     return -60.0 - 200.0 / value
+
+
+def packed(page: str, identifier: str) -> bytes:
+    """What lies compressed in an element of the page."""
+    pattern = rf'<script type="application/gzip" id="{identifier}">([^<]*)</script>'
+    (text,) = re.findall(pattern, page)
+    return gzip.decompress(base64.b64decode(text))
+
+
+@pytest.fixture(scope="session")
+def page_bytes() -> Callable[[str, str], bytes]:
+    return packed
+
+
+@pytest.fixture(scope="session")
+def page_data() -> Callable[[str], dict[str, Any]]:
+    """What the page's own code reads first: its figures, and how to read records."""
+    return lambda page: json.loads(packed(page, "page-data"))
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,8 @@ def test_growth_says_its_exponent_and_draws_three_quarters(
         "SW-OMBRL: $N^{0.50}$ [0.50, 0.50], at the end $N^{0.50}$ [0.50, 0.50]"
     ]
     reference = axes.lines[-1]
-    (first, last), (low, high) = reference.get_xdata(), reference.get_ydata()
+    first, last = np.asarray(reference.get_xdata())
+    low, high = np.asarray(reference.get_ydata())
     assert (first, last) == (7, 28)
     assert high / low == pytest.approx(4**0.75)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["7", "14", "28"]

@@ -23,6 +23,7 @@ from driftrl.figures.panels import (
     study_panels,
     theta_panel,
 )
+from driftrl.figures.part import part_of
 from driftrl.figures.printed import overview_figure, regret_figure, returns_figure
 from driftrl.figures.problems import problems_caption, problems_figure
 from driftrl.figures.report import report_page
@@ -211,7 +212,7 @@ def test_one_line_marks_the_first_run_to_change(machines: Comparison) -> None:
     assert (thetas[:, : start - 1] == 1).all()
     assert 0 < (thetas[:, start - 1] < 1).sum() < 9
     assert [one.episode for one in study.differences_before_change] == [start - 1] * 2
-    drawn: Any = interactive_figures(study)["regret"]
+    drawn: Any = interactive_figures(part_of(study))["curves"]
     assert len(drawn.layout.shapes) == 1
 
 
@@ -236,8 +237,8 @@ def test_the_optimum_is_then_a_mean_with_its_range() -> None:
     line, area = axes.patches
     np.testing.assert_allclose(line.get_data().values, [10.0, 9.0])  # type: ignore[attr-defined]
     np.testing.assert_array_equal(area.get_data().baseline, [10.0, 7.0])  # type: ignore[attr-defined]
-    drawn: Any = interactive_figures(two_courses())["returns"]
-    band, middle = drawn.data[:2]
+    drawn: Any = interactive_figures(part_of(two_courses()))["curves"]
+    band, middle = (one for one in drawn.data if one.legendgroup == "J*(θ), optimum")
     assert (list(band.x), list(band.y)) == ([1, 2, 2, 1], [10.0, 10.0, 7.0, 10.0])
     assert middle.name == "J*(θ), optimum"
 

@@ -228,6 +228,7 @@ def test_a_report_has_it_as_files_and_on_the_page(
     tmp_path: Path, parked: StudyRegret, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "FIGURES", {})  # other tests draw them
+    monkeypatch.setattr(write, "aggregate_figure", lambda _: None)
     paths = write_report(Comparison((parked,)), tmp_path / "with", "Parking", "")
     names = ["parking.png", "parking.pdf", "report.html"]
     assert [path.name for path in paths] == names

@@ -1,22 +1,28 @@
 """The page: self-contained, escaped, complete, and the same every time."""
 
-import base64
 import dataclasses
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import polars
+import numpy as np
 import pytest
 
+import driftrl
 import driftrl.figures
-from driftrl.figures.report import ALL, report_page
-from driftrl.figures.sections import Picture
-from driftrl.figures.wording import comparison_summary, study_summary
+from driftrl.figures.part import Picture
+from driftrl.figures.report import ALL, Origin, report_page
+from driftrl.figures.wording import comparison_summary, number, study_summary
 from driftrl.regret import OracleTable, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison
-from driftrl.results.table import csv_text, records_table
+from driftrl.results.origin import Source
+from driftrl.results.records import COLUMNS
+
+PageData = Callable[[str], dict[str, Any]]
+PageBytes = Callable[[str, str], bytes]
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +36,9 @@ def without_plotly(page: str) -> str:
     return page[:start] + page[page.index("</script>", start) :]
 
 
-def embedded_text(page: str) -> str:
-    found = re.search(
-        r'<script type="application/json" id="figures">(.*?)</script>', page
-    )
-    assert found
-    return found[1]
-
-
-def embedded_figures(page: str) -> dict[str, dict]:
-    return json.loads(embedded_text(page))
+def without_code(page: str) -> str:
+    """What is read on the page."""
+    return re.sub("<script.*?</script>", "", page, flags=re.DOTALL)
 
 
 def hostile(study: StudyRegret, text: str) -> StudyRegret:
@@ -61,7 +60,8 @@ def hostile(study: StudyRegret, text: str) -> StudyRegret:
 
 def test_plotly_is_embedded_exactly_once(page: str) -> None:
     assert page.count("* plotly.js v") == 1
-    assert len(re.findall(r"<script", without_plotly(page))) == 2
+    # The figures, the records, and the page's own code.
+    assert len(re.findall(r"<script", without_plotly(page))) == 3
 
 
 def test_nothing_refers_to_the_network(page: str) -> None:
@@ -81,28 +81,23 @@ def test_plotly_has_no_button_that_sends_the_data_away(page: str) -> None:
     assert 'plotlyServerURL: ""' in page
 
 
-def test_figures_cannot_end_the_element_they_are_embedded_in(page: str) -> None:
-    assert "<" not in embedded_text(page)
-    title = embedded_figures(page)["differences"]["layout"]["xaxis"]["title"]["text"]
+def test_figures_are_whole(page: str, page_data: PageData) -> None:
+    layout = page_data(page)["figures"]["differences"]["layout"]
+    title = layout["xaxis"]["title"]["text"]
     assert title == "difference in R<sub>30</sub> to SOMBRL"
 
 
-def test_every_method_is_in_table_and_figures(page: str, study: StudyRegret) -> None:
-    own = without_plotly(page)
-    figures = embedded_figures(page)
+def test_every_method_is_in_table_and_figures(page: str, page_data: PageData) -> None:
+    own = without_code(page)
+    figures = page_data(page)["figures"]
     for name in ("SOMBRL", "R-OMBRL", "SW-OMBRL"):
         assert f"</span>{name}</td>" in own
-        for key in ("returns", "regret", "span", "model_error", "coverage"):
+        for key in ("curves", "span", "model_error", "coverage"):
             assert name in [trace.get("name") for trace in figures[key]["data"]]
     assert set(figures) == {
-        "theta",
-        "returns",
-        "regret",
-        "span",
-        "model_error",
-        "coverage",
-        "epistemic_std",
-        "differences",
+        *("curves", "finals", "differences", "run"),
+        *("span", "model_error", "coverage", "epistemic_std"),
+        *("aggregate-profile", "aggregate-improvement"),
     }
     for key in figures:
         assert f'id="plot-{key}"' in own
@@ -131,13 +126,53 @@ def test_settings_that_differ_are_told_from_those_that_do_not(page: str) -> None
     assert cells.format("version") + cells.format("0.1.0") in page
 
 
-def test_the_records_can_be_downloaded(page: str, study: StudyRegret) -> None:
-    found = re.search(r'download="([^"]*)" href="data:text/csv;base64,([^"]*)"', page)
-    assert found
-    text = base64.b64decode(found[2]).decode()
-    assert found[1] == "pendulum-episodes.csv"
-    assert text == csv_text(records_table(study.runs))
-    assert polars.read_csv(text.encode()).height == 450
+def test_the_page_holds_the_records_exactly(
+    page: str, study: StudyRegret, page_data: PageData, page_bytes: PageBytes
+) -> None:
+    header = page_data(page)["records"][""]
+    assert header["file"] == "pendulum-episodes.csv"
+    assert header["rows"] == [30] * 15 and header["every"] == 1
+    assert header["flags"] == ["terminated", "soft_reset"]
+    numbers = np.frombuffer(page_bytes(page, "records-"), "<f8")
+    columns = dict(zip(header["columns"], numbers.reshape(-1, 450), strict=True))
+    records = [record for run in study.runs for record in run.records]
+    recorded = {
+        name: np.array([getattr(record, name) for record in records], float)
+        for name in COLUMNS
+    }
+    optimum = study.table.column("value", recorded["theta"])
+    np.testing.assert_array_equal(columns.pop("optimum"), optimum)
+    for name, values in columns.items():
+        np.testing.assert_array_equal(values, recorded[name])
+    lost = COLUMNS.keys() - columns.keys() - {"episode"}
+    assert all(np.isnan(recorded[name]).all() for name in lost)
+    assert [run["seed"] for run in header["runs"]] == [0, 1, 2, 3, 4] * 3
+
+
+def test_a_run_can_be_chosen(page: str, page_data: PageData) -> None:
+    data = page_data(page)
+    columns = [trace["meta"]["column"] for trace in data["figures"]["run"]["data"]]
+    assert columns == [
+        *("theta", "optimum", "return_executed", "model_error", "coverage"),
+        *("optimism", "span"),
+    ]
+    assert '<div class="one-run" data-part=""><h2>One run</h2>' in page
+    assert "temperature" not in without_code(page)
+    run = data["records"][""]["runs"][5]
+    assert run["label"] == "pendulum-r-ombrl-s0"
+    assert run["resets"] == [] and run["episodes"] == 30
+    assert run["facts"].endswith(" after 30 episodes, 0.75 minutes")
+
+
+def test_soft_resets_of_a_run_are_known_to_the_page(
+    ablation: StudyRegret, page_data: PageData
+) -> None:
+    page = report_page(Comparison((ablation,)), "Soft resets", "")
+    data = page_data(page)
+    assert data["records"][""]["runs"][0]["resets"] == [8, 15, 22, 29]
+    drawn = {trace["meta"]["column"] for trace in data["figures"]["run"]["data"]}
+    assert {"return_eval", "return_executed", "temperature"} <= drawn
+    assert "Dotted lines mark soft resets." in page
 
 
 @pytest.mark.parametrize(
@@ -149,13 +184,19 @@ def test_the_records_can_be_downloaded(page: str, study: StudyRegret) -> None:
         "a&b <b>'c'</b>",
     ],
 )
-def test_text_from_files_is_escaped(study: StudyRegret, text: str) -> None:
-    page = report_page(Comparison((hostile(study, text),)), text, text)
+def test_text_from_files_is_escaped(
+    study: StudyRegret, text: str, page_data: PageData
+) -> None:
+    place = study.runs[0].directory.parent
+    source = Source(text, place, text, text, f"a = {json.dumps(text)}")
+    origin = Origin((source, source), text)
+    page = report_page(Comparison((hostile(study, text),)), text, text, None, origin)
     assert text not in without_plotly(page)
     assert html.escape(text) in page
-    assert len(re.findall(r"<script", without_plotly(page))) == 2
-    names = [trace.get("name") for trace in embedded_figures(page)["regret"]["data"]]
-    assert html.escape(text) in names  # Plotly reads labels as HTML, too
+    assert len(re.findall(r"<script", without_plotly(page))) == 3
+    traces = page_data(page)["figures"]["curves"]["data"]
+    # Plotly reads labels as HTML, too.
+    assert html.escape(text) in [trace.get("name") for trace in traces]
 
 
 def test_an_oracle_that_is_beaten_is_shown(study: StudyRegret) -> None:
@@ -173,19 +214,24 @@ def test_an_oracle_that_is_beaten_is_shown(study: StudyRegret) -> None:
     assert "Runs did beat it" in page
 
 
-def test_unfinished_runs_are_listed(unfinished: StudyRegret) -> None:
+def test_unfinished_runs_are_listed(
+    unfinished: StudyRegret, page_data: PageData
+) -> None:
     page = report_page(Comparison((unfinished,)), "title", "")
     assert "<td>17 of 30</td>" in page
     assert "<td>0 of 30</td>" in page
-    lengths = [len(trace["y"]) for trace in embedded_figures(page)["regret"]["data"]]
-    assert lengths == [44, 22, 0, 17]
+    data = page_data(page)
+    traces = data["figures"]["curves"]["data"]
+    # θ; regret of both methods; J*; returns of both.
+    assert [len(trace["y"]) for trace in traces] == [30, 22, 17, 30, 22, 17]
+    assert data["records"][""]["rows"] == [30, 22, 17]
 
 
 def test_a_single_run_has_a_page(single: StudyRegret) -> None:
     page = report_page(Comparison((single,)), "title", "")
     assert "plot-differences" not in page
     assert page.count("No model was learned.") == 2
-    assert "nan" not in without_plotly(page).lower().replace("provenance", "")
+    assert "nan" not in without_code(page).lower().replace("provenance", "")
 
 
 @pytest.fixture(scope="module")
@@ -203,13 +249,15 @@ def test_several_problems_have_a_section_each(
     page_of_rates: str, rates: Comparison
 ) -> None:
     own = without_plotly(page_of_rates)
-    assert re.findall(r'<a href="(#[^"]*)">([^<]*)</a>', own) == [
+    links = [
         *(
             ("#problem-1", "a = 0.025"),
             ("#problem-2", "a = 0.1"),
             ("#problem-3", "a = 1"),
         )
     ]
+    # Of the navigation, and of the table of problems.
+    assert re.findall(r'<a href="(#[^"]*)">([^<]*)</a>', own) == links * 2
     assert re.findall(r'<section id="([^"]*)"><h2>([^<]*)</h2>', own) == [
         *(("problem-1", "a = 0.025"), ("problem-2", "a = 0.1"), ("problem-3", "a = 1"))
     ]
@@ -220,17 +268,43 @@ def test_several_problems_have_a_section_each(
         for sentence in study_summary(study):
             assert sentence in text
     assert own.count("<h3>Methods</h3>") == own.count("<h3>Oracle</h3>") == 3
-    assert re.findall(r'download="([^"]*)"', own) == [
+    assert re.findall(r'title="([^"]*)">download', own) == [
         f"pendulum-a={rate}-episodes.csv" for rate in ("0.025", "0.1", "1")
     ]
 
 
-def test_figures_of_problems_are_told_apart(page_of_rates: str) -> None:
-    figures = embedded_figures(page_of_rates)
-    assert len(figures) == 3 * 8
+def test_figures_of_problems_are_told_apart(
+    page_of_rates: str, page_data: PageData
+) -> None:
+    figures = page_data(page_of_rates)["figures"]
     places = re.findall(r'id="plot-([^"]*)"', page_of_rates)
     assert sorted(places) == sorted(figures)
-    assert {key.partition("-")[0] for key in figures} == {"1", "2", "3"}
+    owners = [key.partition("-")[0] for key in figures]
+    assert {owner: owners.count(owner) for owner in owners} == {
+        **{"aggregate": 2, "1": 8, "2": 8, "3": 8}
+    }
+
+
+def test_the_table_of_problems_has_a_score_for_every_method(
+    page_of_rates: str, rates: Comparison
+) -> None:
+    for study in rates.studies:
+        for one in study.methods:
+            said = f"{number(one.final.mean)} ± {number(one.final.stderr)}"
+            is_best = one.final.mean == min(two.final.mean for two in study.methods)
+            cell = f"<strong>{said}</strong>" if is_best else said
+            assert f"<td>{cell}</td>" in page_of_rates
+
+
+def test_of_many_methods_the_table_has_the_best_and_the_baseline(
+    rates: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftrl.figures.overview._MOST_COLUMNS", 2)
+    page = report_page(rates, "Rates", "")
+    assert "<th>Problem</th><th>Best</th><th>Baseline</th>" in page
+    baseline = rates.studies[0].methods[0].final
+    said = f"{number(baseline.mean)} ± {number(baseline.stderr)}"
+    assert f"</span>SOMBRL<small>{said}</small></td></tr>" in page
 
 
 def test_pictures_stand_first_or_in_their_section(page_of_rates: str) -> None:
@@ -262,4 +336,50 @@ def test_the_same_study_gives_the_same_page(study: StudyRegret, page: str) -> No
 
 def test_assets_lie_beside_the_code() -> None:
     folder = Path(driftrl.figures.__file__ or "").parent
-    assert {"report.css", "report.js"} <= {path.name for path in folder.iterdir()}
+    found = {path.name for path in folder.iterdir()}
+    assert {"report.css", "report.js", "page_data.js", "one_run.js"} <= found
+
+
+def test_a_study_too_large_for_a_page_is_thinned_and_the_page_says_so(
+    study: StudyRegret, page_data: PageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Means and errors: six panels of three methods over thirty episodes.
+    monkeypatch.setattr("driftrl.figures.report._CURVE_NUMBERS", 6 * 3 * 30 * 2 // 4)
+    monkeypatch.setattr("driftrl.figures.report._RECORD_BYTES", 2_000)
+    page = report_page(Comparison((study,)), "title", "")
+    data, text = page_data(page), without_code(page)
+    lines = data["figures"]["curves"]["data"]
+    assert {(line["x0"], line["dx"]) for line in lines} == {(2, 4)}
+    assert "One of 4 episodes is drawn, the last among them." in text
+    header = data["records"][""]
+    assert header["width"] == 4 and header["every"] > 1
+    assert (
+        f"Numbers are rounded to 4 digits and one of {header['every']} episodes is "
+        "kept, for the page would be too large otherwise." in text
+    )
+    assert f"The table has {sum(header['rows'])} rows with the columns" in text
+
+
+def test_commands_and_versions_are_on_the_page(study: StudyRegret) -> None:
+    place = study.runs[0].directory.parent
+    text = 'name = "falling"\ntitle = "Falling <torque>"\n'
+    source = Source("falling", place, "Falling", "", text)
+    origin = Origin((source,), "driftrl report 'my study'")
+    page = without_code(report_page(Comparison((study,)), "title", "", None, origin))
+    assert f"<code>driftrl study study.toml --out runs/{place.name}</code>" in page
+    assert f"<pre><code>{html.escape(text)}</code></pre>" in page
+    assert html.escape("driftrl report 'my study'") in page
+    assert "--config pendulum-sombrl-s0/config.toml" in page
+    assert f"driftrl {driftrl.__version__} made this page by" in page
+
+
+def test_versions_that_differ_are_counted(study: StudyRegret) -> None:
+    runs = [
+        dataclasses.replace(
+            run, config={**run.config, "versions": {"jax": f"0.{run.seed // 3}"}}
+        )
+        for run in study.runs
+    ]
+    page = report_page(Comparison((compare_methods(runs, study.table),)), "title", "")
+    assert '<td class="code">0.0 (9 runs), 0.1 (6 runs)</td>' in page
+    assert "versions.jax" not in without_code(page)

@@ -96,8 +96,8 @@ def test_the_whole_summary_of_a_small_study() -> None:
     assert study_summary(compare_methods(runs, TABLE)) == [
         "After 2 episodes of pendulum, SW-OMBRL has the lowest cumulative dynamic "
         "regret, 30.0 ± 10.0 (mean ± standard error over 2 seeds).",
-        "SW-OMBRL ends 30.0 below SOMBRL on the same 2 seeds (paired 95\u00a0% t "
-        "interval of the difference −30.0 to −30.0, which excludes zero).",
+        "SW-OMBRL ends 30.0 (50\u00a0%) below SOMBRL on the same 2 seeds (paired "
+        "95\u00a0% t interval of the difference −30.0 to −30.0, which excludes zero).",
         "Over the last 2 episodes the mean return lies short of J*(θ), relative to "
         "|J*(θ)|, by 15\u00a0% for SW-OMBRL and 30\u00a0% for SOMBRL.",
     ]
@@ -183,6 +183,15 @@ def test_directions_by_hand() -> None:
     )
 
 
+def test_the_name_of_a_study_stands_in_brackets() -> None:
+    runs = [make_run("sombrl", 0, [-110.0])]
+    labels = {"a=0.1": " with a = 0.1,", "one and two": " (one and two),"}
+    labels |= {"one, a=0.1": " (one, a = 0.1),", "": ","}
+    for label, said in labels.items():
+        first = study_summary(compare_methods(runs, TABLE, problem=label))[0]
+        assert first.startswith(f"After 1 episode of pendulum{said} SOMBRL")
+
+
 def test_an_interval_that_contains_zero_is_called_that() -> None:
     runs = [
         make_run("sombrl", 0, [-110.0]),
@@ -191,7 +200,7 @@ def test_an_interval_that_contains_zero_is_called_that() -> None:
         make_run("sw-ombrl", 1, [-131.0]),
     ]
     sentence = study_summary(compare_methods(runs, TABLE))[1]
-    assert sentence.startswith("SW-OMBRL ends 0.50 above SOMBRL")
+    assert sentence.startswith("SW-OMBRL ends 0.50 (1.7\u00a0%) above SOMBRL")
     assert "contains zero: these seeds do not tell the two apart" in sentence
 
 

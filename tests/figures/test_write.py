@@ -11,7 +11,7 @@ from driftrl.regret import StudyRegret
 from driftrl.results.comparison import Comparison
 
 
-def test_a_report_is_seven_whole_files(tmp_path: Path, study: StudyRegret) -> None:
+def test_a_report_is_nine_whole_files(tmp_path: Path, study: StudyRegret) -> None:
     directory = tmp_path / "study" / "report"
     directory.mkdir(parents=True)
     (directory / "report.html").write_text("an older report")
@@ -25,6 +25,8 @@ def test_a_report_is_seven_whole_files(tmp_path: Path, study: StudyRegret) -> No
         "overview.pdf",
         "final_regret.png",
         "final_regret.pdf",
+        "aggregate.png",
+        "aggregate.pdf",
         "report.html",
     ]
     assert sorted(os.listdir(directory)) == sorted(path.name for path in paths)
@@ -41,7 +43,7 @@ def test_a_report_is_seven_whole_files(tmp_path: Path, study: StudyRegret) -> No
 
 def test_a_file_is_not_written_into(tmp_path: Path, study: StudyRegret) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="it is a file, not a directory"):
+    with pytest.raises(InputError, match="file is a file, not a directory"):
         write_report(Comparison((study,)), tmp_path / "file", "title", "")
     assert (tmp_path / "file").read_text() == ""
 
@@ -56,7 +58,7 @@ def test_several_problems_have_one_figure_for_all_and_three_each(
         *("regret-a=0.025.png", "regret-a=0.025.pdf"),
         *("overview-a=0.025.png", "overview-a=0.025.pdf"),
         *("final_regret-a=0.025.png", "final_regret-a=0.025.pdf"),
-        "report.html",
+        *("aggregate.png", "aggregate.pdf", "report.html"),
     ]
     assert paths[-1].read_text().count("<img ") == 1
 
@@ -67,7 +69,7 @@ def test_a_sweep_has_its_figures_in_files_and_on_the_page(
     paths = write_report(Comparison((ablation,)), tmp_path, "Soft resets", "")
     assert [path.name for path in paths[6:]] == [
         *("sweep.png", "sweep.pdf", "sweep_returns.png", "sweep_returns.pdf"),
-        "report.html",
+        *("aggregate.png", "aggregate.pdf", "report.html"),
     ]
     assert paths[-1].read_text().count("<img ") == 2
 
@@ -76,3 +78,20 @@ def test_files_of_problems_can_be_told_apart() -> None:
     assert file_endings([""]) == [""]
     assert file_endings(["a=0.1", "rate = 1, x = ä/b"]) == ["-a=0.1", "-rate=1_x=ä_b"]
     assert file_endings(["a/b", "a|b"]) == ["-1", "-2"]
+
+
+def test_a_figure_of_all_problems_has_room_for_few_methods(
+    tmp_path: Path, rates: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name_alone(_: object, directory: Path, name: str) -> list[Path]:
+        (directory / f"{name}.png").write_bytes(b"")
+        return [directory / f"{name}.png", directory / f"{name}.pdf"]
+
+    monkeypatch.setattr("driftrl.figures.write._write_figure", name_alone)
+    monkeypatch.setattr("driftrl.figures.write.FIGURES", {})
+    two = Comparison(rates.studies[:1], waiting=("a=7",))
+    names = {path.name for path in write_report(two, tmp_path, "Rates", "")}
+    assert "problems.png" in names
+    monkeypatch.setattr("driftrl.figures.write.MOST_METHODS", 2)
+    fewer = {path.name for path in write_report(two, tmp_path, "Rates", "")}
+    assert names - fewer == {"problems.png", "problems.pdf"}

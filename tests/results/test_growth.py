@@ -8,7 +8,6 @@ import pytest
 from driftrl.regret import MethodRegret, OracleTable, OracleValue, StudyRegret
 from driftrl.results.growth import fit_exponent, growth_of
 from driftrl.results.statistics import (
-    bootstrap_interval,
     estimate_mean,
     mean,
     standard_error,
@@ -24,7 +23,6 @@ def method(
         curves,
         mean(curves),
         standard_error(curves),
-        bootstrap_interval(curves),
         estimate_mean(curves[:, 0]),
     )
 

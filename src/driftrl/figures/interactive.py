@@ -1,273 +1,288 @@
-"""The same panels as interactive Plotly figures, for the page."""
+"""The same panels as interactive Plotly figures, for the page.
 
+Data is sent once.  A line carries mean and standard error, from which the page draws
+the band around it; its ``meta`` names the columns of the table that a reader may
+download.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from plotly import graph_objects
 
+from driftrl.figures.embedded import compact
 from driftrl.figures.panels import (
     Panel,
     Reference,
+    TickRow,
     soft_reset_rows,
     study_changes,
-    study_panels,
 )
-from driftrl.figures.style import INK, MUTED, MethodStyle, method_name, method_styles
-from driftrl.figures.wording import percent, span
+from driftrl.figures.part import Part
+from driftrl.figures.plotly_style import (
+    DASHES,
+    base_layout,
+    number_format,
+    translucent,
+    vertical_axis,
+)
+from driftrl.figures.seed_marks import draw_differences, draw_finals
+from driftrl.figures.style import INK, MUTED, MethodStyle
 from driftrl.regret import StudyRegret
 from driftrl.results import statistics
-from driftrl.results.scores import scores_of
 
+STACKED = ("theta", "regret", "returns")
+"""Panels of the figure that shows the result, from the top; they share an axis."""
 _FEW_EPISODES = 10  # below this, Plotly would put ticks between episodes
-_DASHES = {"solid": "solid", "dashed": "dash", "dashdot": "dashdot", "dotted": "dot"}
+_MOST_NAMES = 5  # more would take the room of a small figure's curves
+_PANEL_PIXELS, _STRIP_PIXELS, _GAP_PIXELS = 250, 70, 22
+# Above the panels, with a row of names and without.
+_NAMES_PIXELS, _HEAD_PIXELS = 30, 10
 
 
-def interactive_figures(study: StudyRegret) -> dict[str, graph_objects.Figure]:
-    """Return a figure for each panel that has something to draw, by the panel's key.
+@dataclass(frozen=True)
+class Marks:
+    """What is marked in every figure over episodes, and how they are drawn."""
 
-    Where methods can be compared, ``differences`` shows how.
+    longest: int
+    """Episodes of the longest run."""
+    changes: tuple[int, ...]
+    """Episodes at which θ begins to change."""
+    soft_resets: tuple[TickRow, ...]
+    every: int = 1
+    """Of how many episodes one is drawn; the last of a curve always is."""
+
+
+def marks_of(study: StudyRegret, every: int = 1) -> Marks:
+    """Return what is marked in the figures of a study."""
+    return Marks(
+        longest=max(len(run.records) for run in study.runs),
+        changes=tuple(study_changes(study)),
+        soft_resets=tuple(soft_reset_rows(study)),
+        every=every,
+    )
+
+
+def interactive_figures(part: Part, every: int = 1) -> dict[str, graph_objects.Figure]:
+    """Return the figures of a problem that have something to draw, by their keys.
+
+    ``curves`` has the panels of ``STACKED`` below each other.  Where there are several
+    seeds, ``finals`` shows what each came to, and ``differences`` how it differs from
+    the baseline on that seed.  Every other panel has a figure of its own.
+
+    Args:
+        part: Whose figures.
+        every: Of how many episodes one is drawn.
     """
-    styles = method_styles(one.method for one in study.methods)
-    figures = {
-        panel.key: draw_panel(panel, study, styles)
-        for panel in study_panels(study)
-        if not panel.is_empty
-    }
+    study, styles = part.study, part.styles
+    marks = marks_of(study, every)
+    shown = {panel.key: panel for panel in part.panels if not panel.is_empty}
+    stack = [shown[key] for key in STACKED if key in shown]
+    figures = {"curves": draw_stack(stack, marks, styles)}
+    if any(len(one.seeds) > 1 for one in study.methods):
+        figures["finals"] = draw_finals(study, part.scores, styles)
     if study.differences:
-        figures["differences"] = draw_differences(study, styles)
-    return figures
+        figures["differences"] = draw_differences(study, part.scores, styles)
+    details = {key: panel for key, panel in shown.items() if key not in STACKED}
+    return figures | {
+        key: draw_panel(panel, marks, styles) for key, panel in details.items()
+    }
 
 
 def draw_panel(
-    panel: Panel, study: StudyRegret, styles: dict[str, MethodStyle]
+    panel: Panel, marks: Marks, styles: Mapping[str, MethodStyle]
 ) -> graph_objects.Figure:
     """Draw the mean of each method over episodes, with a band of one standard error."""
-    figure = graph_objects.Figure(layout=_layout(panel))
+    figure = draw_stack([panel], marks, styles)
+    if len(panel.curves) + len(panel.references) <= _MOST_NAMES:
+        return figure
+    # Their colours are those of the figure above, and so are their names.
+    height = figure.layout.height - _NAMES_PIXELS + _HEAD_PIXELS
+    return figure.update_layout(
+        showlegend=False, height=height, margin={"t": _HEAD_PIXELS}
+    )
+
+
+def draw_stack(
+    panels: Sequence[Panel], marks: Marks, styles: Mapping[str, MethodStyle]
+) -> graph_objects.Figure:
+    """Draw panels below each other, over the same episodes."""
+    # θ alone is a slim strip, as above the printed regret.
+    heights = [_PANEL_PIXELS if one.curves else _STRIP_PIXELS for one in panels]
+    layout, gaps = base_layout(), _GAP_PIXELS * (len(panels) - 1)
+    margin = layout["margin"] | {"t": _NAMES_PIXELS}
+    inner = sum(heights) + gaps
+    figure = graph_objects.Figure(
+        layout=layout
+        | {
+            "height": inner + margin["t"] + margin["b"],
+            "margin": margin,
+            "hovermode": "x unified",
+            "showlegend": True,
+            "meta": {"grows_with_names": True},
+            "xaxis": layout["xaxis"] | _episode_axis(marks, len(panels)),
+        }
+    )
+    top = float(inner)
+    for place, (panel, height) in enumerate(zip(panels, heights, strict=True), 1):
+        axis = f"y{place}" if place > 1 else "y"
+        domain = [max(0.0, (top - height) / inner), top / inner]
+        top -= height + _GAP_PIXELS
+        figure.layout[f"yaxis{axis[1:]}"] = vertical_axis(panel) | {"domain": domain}
+        _draw_curves(
+            figure, panel, marks, styles, axis, named_here=place == len(panels)
+        )
+        if panel.curves:
+            _mark_soft_resets(figure, marks, styles, axis)
+    for start in marks.changes:
+        figure.add_shape(
+            **_line_across(start - 0.5),
+            line={"color": MUTED, "width": 1, "dash": "dot"},
+        )
+    return figure
+
+
+def _episode_axis(marks: Marks, panels: int) -> dict[str, Any]:
+    return {
+        "title": {"text": "episode", "standoff": 6},
+        "range": [0.5, marks.longest + 0.5],
+        "anchor": f"y{panels}" if panels > 1 else "y",
+        "domain": [0.0, 1.0],
+        **({"dtick": 1} if marks.longest < _FEW_EPISODES else {}),
+    }
+
+
+def _draw_curves(
+    figure: graph_objects.Figure,
+    panel: Panel,
+    marks: Marks,
+    styles: Mapping[str, MethodStyle],
+    axis: str,
+    *,
+    named_here: bool,
+) -> None:
+    """Draw references and methods; methods are named by the lowest panel alone."""
     for reference in panel.references:
         if reference.spread is not None:
-            episodes = np.arange(1, len(reference.values) + 1)
-            low, high = reference.spread
-            figure.add_trace(_area(episodes, low, high, INK, reference.label))
-        figure.add_trace(_reference_line(reference, panel))
+            figure.add_trace(_range_area(reference, axis))
+        line = _reference_line(reference, panel, marks, axis)
+        line.showlegend = bool(panel.curves)
+        figure.add_trace(line)
     for method, curves in panel.curves.items():
-        figure.add_trace(_band(curves, styles[method]))
-        figure.add_trace(_line(curves, styles[method], panel))
-    longest = max(len(run.records) for run in study.runs)
-    figure.update_xaxes(range=[0.5, longest + 0.5])
-    if longest < _FEW_EPISODES:
-        figure.update_xaxes(dtick=1)
-    for start in study_changes(study):
-        figure.add_vline(start - 0.5, line={"color": MUTED, "width": 1, "dash": "dot"})
-    if panel.curves:
-        _mark_soft_resets(figure, study, styles)
-    return figure
-
-
-def _mark_soft_resets(
-    figure: graph_objects.Figure, study: StudyRegret, styles: dict[str, MethodStyle]
-) -> None:
-    """Mark soft resets by thin ticks along the lower edge, as in print."""
-    for row in soft_reset_rows(study):
-        colour = styles[row.methods[0]].colour if len(row.methods) == 1 else INK
-        for episode in row.episodes:
-            figure.add_shape(
-                type="line",
-                yref="paper",
-                x0=episode - 0.5,
-                x1=episode - 0.5,
-                y0=row.low,
-                y1=row.high,
-                line={"color": colour, "width": 1},
-            )
-
-
-def draw_differences(
-    study: StudyRegret, styles: dict[str, MethodStyle]
-) -> graph_objects.Figure:
-    """Draw R_N minus the baseline's for each seed, with mean and 95 % t interval.
-
-    It is the mean return where no R_N is known.
-    """
-    differences = scores_of(study).differences
-    count = len(differences)
-    figure = graph_objects.Figure(layout=_base_layout() | {"height": 70 + 55 * count})
-    for one in differences:
-        style, estimate = styles[one.method], one.estimate
-        name, colour = escape(style.name), style.colour
-        figure.add_trace(
-            graph_objects.Scatter(
-                x=estimate.values.tolist(),
-                y=[name] * len(one.seeds),
-                text=[f"seed {seed}" for seed in one.seeds],
-                mode="markers",
-                marker={"color": colour, "size": 8, "opacity": 0.55},
-                hovertemplate="%{text}: %{x:.4~g}<extra></extra>",
-            )
-        )
-        figure.add_trace(_interval_mark(estimate, name, colour))
-    figure.add_vline(0, line={"color": INK, "width": 1.2})
-    baseline = escape(method_name(study.baseline))
-    what = f"R<sub>{study.episodes}</sub>" if study.table.known else "mean return"
-    title = f"difference in {what} to {baseline}"
-    figure.update_xaxes(title={"text": title, "standoff": 6}, rangemode="tozero")
-    # The first method on top, half a line of room on either side.
-    figure.update_yaxes(range=[count - 0.5, -0.5], showgrid=False, ticks="")
-    return figure
-
-
-def _interval_mark(
-    estimate: statistics.Estimate, name: str, colour: str
-) -> graph_objects.Scatter:
-    low, high = float(estimate.student.low), float(estimate.student.high)
-    is_known = bool(np.isfinite(low))
-    reach = {
-        "type": "data",
-        "symmetric": False,
-        "array": [high - estimate.mean],
-        "arrayminus": [estimate.mean - low],
-        "color": colour,
-        "thickness": 2,
-        "width": 6,
-    }
-    level = percent(statistics.LEVEL)
-    bounds = f", {level} t interval {span(estimate.student)}" if is_known else ""
-    return graph_objects.Scatter(
-        x=[estimate.mean],
-        y=[name],
-        error_x=reach if is_known else None,
-        mode="markers",
-        marker={
-            "color": "white",
-            "size": 12,
-            "symbol": "diamond",
-            "line": {"color": colour, "width": 2},
-        },
-        hovertemplate=f"mean %{{x:.4~g}}{bounds}<extra></extra>",
-    )
+        line = _line(method, curves, styles[method], panel, marks)
+        line.yaxis, line.showlegend = axis, named_here
+        figure.add_trace(line)
 
 
 def _line(
-    curves: Float[np.ndarray, "K N"], style: MethodStyle, panel: Panel
+    method: str,
+    curves: Float[np.ndarray, "K N"],
+    style: MethodStyle,
+    panel: Panel,
+    marks: Marks,
 ) -> graph_objects.Scatter:
     centre, error = statistics.mean(curves), statistics.standard_error(curves)
-    value = _number_format(panel)
+    value = number_format(panel)
     has_error = bool(np.isfinite(error).any())
     template = f"%{{y{value}}}" + (f" ± %{{customdata{value}}}" if has_error else "")
+    columns = {"episode": "x", "mean": "y", "standard_error": "customdata"}
     return graph_objects.Scatter(
-        x=_episodes(curves),
-        y=_plain(centre),
-        customdata=_plain(error),
+        **_thinned(centre, marks),
+        customdata=compact(error[_first(error, marks) :: marks.every]),
         name=escape(style.name),
         legendgroup=escape(style.name),
         mode="lines+markers" if curves.shape[1] == 1 else "lines",
-        line={"color": style.colour, "width": 2.2, "dash": _DASHES[style.dash]},
+        line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
         hovertemplate=template,
+        meta={
+            "band": translucent(style.colour),
+            "labels": {"quantity": panel.key, "method": method},
+            "columns": columns,
+        },
     )
 
 
-def _band(
-    curves: Float[np.ndarray, "K N"], style: MethodStyle
-) -> graph_objects.Scatter:
-    centre, error = statistics.mean(curves), statistics.standard_error(curves)
-    known = np.isfinite(error)
-    episodes = np.arange(1, len(centre) + 1)[known]
-    low, high = (centre - error)[known], (centre + error)[known]
-    return _area(episodes, low, high, style.colour, escape(style.name))
+def _thinned(values: Float[np.ndarray, " N"], marks: Marks) -> dict[str, Any]:
+    """Return the values over episodes, of which only first and distance are said."""
+    first = _first(values, marks)
+    return {
+        "x0": first + 1,
+        "dx": marks.every,
+        "y": compact(values[first :: marks.every]),
+    }
 
 
-def _area(
-    episodes: Int[np.ndarray, " N"],
-    low: Float[np.ndarray, " N"],
-    high: Float[np.ndarray, " N"],
-    colour: str,
-    group: str,
-) -> graph_objects.Scatter:
+def _first(values: Float[np.ndarray, " N"], marks: Marks) -> int:
+    """Return the place from which every k-th value includes the last."""
+    return (len(values) - 1) % marks.every
+
+
+def _range_area(reference: Reference, axis: str) -> graph_objects.Scatter:
+    assert reference.spread is not None
+    low, high = reference.spread
+    episodes = list(range(1, len(low) + 1))
     # Out along the upper edge and back along the lower one.
     return graph_objects.Scatter(
-        x=[*episodes.tolist(), *episodes[::-1].tolist()],
-        y=[*high.tolist(), *low[::-1].tolist()],
+        x=[*episodes, *episodes[::-1]],
+        y=compact([*high, *low[::-1]]),
+        yaxis=axis,
         fill="toself",
-        fillcolor=_translucent(colour),
+        fillcolor=translucent(INK),
         line={"width": 0},
         mode="lines",
-        legendgroup=group,
+        legendgroup=reference.label,
         showlegend=False,
         hoverinfo="skip",
     )
 
 
-def _reference_line(reference: Reference, panel: Panel) -> graph_objects.Scatter:
+def _reference_line(
+    reference: Reference, panel: Panel, marks: Marks, axis: str
+) -> graph_objects.Scatter:
     return graph_objects.Scatter(
-        x=list(range(1, len(reference.values) + 1)),
-        y=_plain(reference.values),
+        **_thinned(reference.values, marks),
+        yaxis=axis,
         name=reference.label,
         mode="lines" if len(reference.values) > 1 else "markers",
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         legendgroup=reference.label,
-        showlegend=True,
-        hovertemplate=f"%{{y{_number_format(panel)}}}",
+        hovertemplate=f"%{{y{number_format(panel)}}}",
+        meta={
+            "labels": {"quantity": panel.key, "method": reference.label},
+            "columns": {"episode": "x", "mean": "y"},
+        },
     )
 
 
-def _number_format(panel: Panel) -> str:
-    return ":.1%" if panel.as_percent else ":.4~g"
+def _mark_soft_resets(
+    figure: graph_objects.Figure,
+    marks: Marks,
+    styles: Mapping[str, MethodStyle],
+    axis: str,
+) -> None:
+    """Mark soft resets by thin ticks along a panel's lower edge, as in print."""
+    for row in marks.soft_resets:
+        colour = styles[row.methods[0]].colour if len(row.methods) == 1 else INK
+        # One path for all ticks: hundreds of shapes would take seconds to draw.
+        ticks = [
+            f"M{episode - 0.5},{row.low:.4g}V{row.high:.4g}" for episode in row.episodes
+        ]
+        figure.add_shape(
+            type="path",
+            path="".join(ticks),
+            xref="x",
+            yref=f"{axis} domain",
+            line={"color": colour, "width": 1},
+        )
 
 
-def _layout(panel: Panel) -> dict[str, Any]:
-    layout = _base_layout()
-    vertical: dict[str, Any] = {}
-    if panel.curves:
-        vertical |= {"title": {"text": panel.axis, "standoff": 6}}
-    if panel.log_ticks:
-        vertical |= {"type": "log", "tickvals": panel.log_ticks, "tickformat": "~g"}
-    elif panel.starts_at_zero:
-        vertical |= {"rangemode": "tozero"}
-    if panel.as_percent:
-        vertical |= {"tickformat": ".0%"}
-    return layout | {
-        # θ alone is a slim strip, as above the printed regret.
-        "height": 330 if panel.curves else 150,
-        "margin": layout["margin"] | {"t": 34 if panel.curves else 8},
-        "hovermode": "x unified",
-        "showlegend": bool(panel.curves),
-        "xaxis": layout["xaxis"] | {"title": {"text": "episode", "standoff": 6}},
-        "yaxis": layout["yaxis"] | vertical,
-    }
-
-
-def _base_layout() -> dict[str, Any]:
-    axis = {
-        "gridcolor": "#E9E9E9",
-        "zeroline": False,
-        "linecolor": INK,
-        "ticks": "outside",
-        "automargin": True,
-    }
+def _line_across(place: float) -> dict[str, Any]:
+    """Return the shape of a vertical line through all panels."""
     return {
-        "template": "none",
-        # Wide enough for every axis, so that figures below each other line up.
-        "margin": {"l": 76, "r": 14, "t": 8, "b": 44},
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-        "showlegend": False,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": axis,
-        "yaxis": axis,
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        **{"type": "line", "xref": "x", "yref": "paper"},
+        **{"x0": place, "x1": place, "y0": 0, "y1": 1},
     }
-
-
-def _episodes(curves: Float[np.ndarray, "K N"]) -> list[int]:
-    return list(range(1, curves.shape[1] + 1))
-
-
-def _plain(values: Float[np.ndarray, " N"]) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def _translucent(colour: str) -> str:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.18)"

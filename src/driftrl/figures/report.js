@@ -1,5 +1,3 @@
-"use strict";
-const figures = JSON.parse(document.getElementById("figures").textContent);
 // Without a pointer that hovers there is no way to hide the buttons again, and a finger
 // on a figure should scroll the page instead of zooming the figure.
 const hasPointer = window.matchMedia("(hover: hover)").matches;
@@ -12,10 +10,182 @@ const config = {
   showSendToCloud: false,
   plotlyServerURL: "",
 };
-for (const [key, figure] of Object.entries(figures)) {
-  if (!hasPointer) figure.layout.dragmode = false;
-  Plotly.newPlot(`plot-${key}`, figure.data, figure.layout, config);
+// Of the names above a figure: a row, a letter, and what is around a name.
+const [ROW_PIXELS, LETTER_PIXELS, NAME_PIXELS] = [19, 7, 46];
+const PAPER_PIXELS = 680; // width of an upright sheet of A4 less its margins
+
+// Everything that is drawn, as it is drawn: by key, the traces.
+const drawn = new Map();
+// Names that were clicked away, in each part of the page.
+const hidden = new Map();
+
+const boxOf = (key) => document.getElementById(`plot-${key}`);
+const partOf = (key) => /^\d+-/.exec(key)?.[0] ?? "";
+const hiddenIn = (part) => hidden.get(part) ?? new Set();
+const visibility = (trace, part) =>
+  trace.legendgroup && hiddenIn(part).has(trace.legendgroup) ? "legendonly" : true;
+
+// One standard error to either side of a line: out along the upper edge, back along the
+// lower one.
+function bandOf(trace) {
+  const x = valuesOf(trace, "x");
+  const known = x.map((_, place) => place).filter((place) => {
+    return trace.y[place] !== null && (trace.customdata?.[place] ?? null) !== null;
+  });
+  const edge = (sign) => known.map((place) => trace.y[place] + sign * trace.customdata[place]);
+  const along = known.map((place) => x[place]);
+  return {
+    x: [...along, ...along.toReversed()],
+    y: [...edge(1), ...edge(-1).toReversed()],
+    yaxis: trace.yaxis,
+    fill: "toself",
+    fillcolor: trace.meta.band,
+    line: { width: 0 },
+    mode: "lines",
+    legendgroup: trace.legendgroup,
+    showlegend: false,
+    hoverinfo: "skip",
+  };
 }
-window.addEventListener("beforeprint", () => {
-  for (const plot of document.querySelectorAll(".plot")) Plotly.Plots.resize(plot);
-});
+
+// A narrow window needs more rows for the names; the curves keep their height.
+function withRoomForNames(layout, traces, width) {
+  if (!layout.meta?.grows_with_names || !layout.showlegend) return layout;
+  const names = traces.filter((one) => one.showlegend !== false && one.name);
+  let [rows, used] = [1, 0];
+  for (const { name } of names) {
+    const needed = NAME_PIXELS + LETTER_PIXELS * plainText(name).length;
+    if (used && used + needed > width - layout.margin.l - layout.margin.r) {
+      [rows, used] = [rows + 1, 0];
+    }
+    used += needed;
+  }
+  const more = (rows - 1) * ROW_PIXELS;
+  const margin = { ...layout.margin, t: layout.margin.t + more };
+  return { ...layout, margin, height: layout.height + more };
+}
+
+function drawInto(key, data, layout) {
+  const box = boxOf(key);
+  const traces = data.flatMap((trace) =>
+    trace.meta?.band ? [bandOf(trace), trace] : [trace],
+  );
+  for (const trace of traces) trace.visible = visibility(trace, partOf(key));
+  layout = withRoomForNames(layout, traces, box.clientWidth);
+  if (!hasPointer) layout.dragmode = false;
+  const isNew = !drawn.has(key);
+  drawn.set(key, traces);
+  Plotly.react(box, traces, layout, config);
+  if (isNew) {
+    box.on("plotly_legendclick", (event) => toggled(key, event, false));
+    box.on("plotly_legenddoubleclick", (event) => toggled(key, event, true));
+  }
+}
+
+// A name is hidden, or shown, in all figures of its part of the page.
+function toggled(key, event, alone) {
+  const group = event.data[event.curveNumber].legendgroup;
+  if (!group) return true;
+  const part = partOf(key);
+  const names = new Set(drawn.get(key).map((trace) => trace.legendgroup));
+  const others = [...names].filter((name) => name && name !== group);
+  let away = hiddenIn(part);
+  if (alone) {
+    const isAlone = !away.has(group) && others.every((name) => away.has(name));
+    away = new Set(isAlone ? [] : others);
+  } else {
+    away = new Set(away);
+    if (!away.delete(group)) away.add(group);
+  }
+  hidden.set(part, away);
+  for (const [other, traces] of drawn) {
+    if (partOf(other) !== part || !traces.some((trace) => trace.legendgroup)) continue;
+    Plotly.restyle(boxOf(other), { visible: traces.map((one) => visibility(one, part)) });
+  }
+  return false;
+}
+
+function addDownload(key) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "csv";
+  button.textContent = "CSV";
+  button.title = "Download what is drawn here";
+  button.addEventListener("click", () => save(fileName(key), figureCsv(drawn.get(key))));
+  boxOf(key).closest("figure").querySelector("figcaption").append(" ", button);
+}
+
+// Figures are drawn when they come near to the window, and all before printing.
+function drawLazily(waiting) {
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        observer.unobserve(target);
+        waiting.get(target)?.();
+        waiting.delete(target);
+      }
+    },
+    { rootMargin: "300px" },
+  );
+  for (const target of waiting.keys()) observer.observe(target);
+}
+
+// Paper is narrower than most windows, and shows nothing on demand.
+function prepareForPaper(waiting) {
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not(.long):not([open])")];
+    for (const one of opened) one.open = true;
+    document.body.style.width = `${PAPER_PIXELS}px`;
+    document.body.classList.add("paper");
+    for (const draw of waiting.values()) draw();
+    waiting.clear();
+    for (const key of drawn.keys()) {
+      Plotly.relayout(boxOf(key), { width: boxOf(key).clientWidth });
+    }
+  });
+  window.addEventListener("afterprint", () => {
+    for (const one of opened) one.open = false;
+    document.body.style.width = "";
+    document.body.classList.remove("paper");
+    for (const key of drawn.keys()) {
+      Plotly.relayout(boxOf(key), { width: null, autosize: true });
+    }
+  });
+}
+
+async function start() {
+  const { figures, records } = await readPageData();
+  const read = new Map();
+  const recordsOf = (part) => {
+    if (!read.has(part)) read.set(part, Records.read(part, records[part]));
+    return read.get(part);
+  };
+  const waiting = new Map();
+  for (const [key, figure] of Object.entries(figures)) {
+    boxOf(key).style.minHeight = `${figure.layout.height}px`;
+    addDownload(key);
+    waiting.set(boxOf(key), () => drawInto(key, figure.data, figure.layout));
+  }
+  for (const box of document.querySelectorAll(".one-run")) {
+    const { part } = box.dataset;
+    const key = `${part}run`;
+    const one = new OneRun(box, key, figures[key], () => recordsOf(part), drawInto);
+    waiting.set(boxOf(key), () => one.open());
+  }
+  for (const button of document.querySelectorAll("button.records")) {
+    const { part } = button.dataset;
+    button.addEventListener("click", async () => {
+      save(records[part].file, recordsCsv(await recordsOf(part)));
+    });
+  }
+  drawLazily(waiting);
+  prepareForPaper(waiting);
+}
+
+if (typeof DecompressionStream === "undefined") {
+  document.getElementById("trouble").hidden = false;
+} else {
+  start();
+}

@@ -1,29 +1,59 @@
 """One page that holds a study: findings, figures, oracle, configuration and data.
 
 The page is one file.  Plotly's code is embedded once, a content security policy forbids
-every request, and whatever comes from a file is escaped.
+every request, and whatever comes from a file is escaped.  What is drawn lies in it once
+and compressed; a study that is too large for one page is thinned, and the page says so.
 """
 
-import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib import resources
+from typing import Any
 
-from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
+from driftrl.figures.aggregates import aggregate_section
+from driftrl.figures.embedded import packed_bytes, packed_document, plain_figures
 from driftrl.figures.interactive import interactive_figures
-from driftrl.figures.sections import Part, Picture, part_sections, picture_figure
+from driftrl.figures.one_run import run_figure, run_header
+from driftrl.figures.overview import (
+    findings_box,
+    navigation,
+    problem_section,
+    source_section,
+    summary_box,
+)
+from driftrl.figures.part import Part, Picture, part_of
+from driftrl.figures.sections import part_sections, picture_figure
+from driftrl.figures.settings import origin_section
 from driftrl.figures.style import problem_name
-from driftrl.figures.wording import comparison_summary, study_summary
-from driftrl.regret import StudyRegret
+from driftrl.figures.wording import study_summary
 from driftrl.results.comparison import Comparison
+from driftrl.results.origin import Source
+from driftrl.results.packed import pack_records
 
+ALL = "all problems"
+"""Where the pictures of a page are that show all of its problems."""
 # Nothing may be fetched: not by this page, and not by the code embedded in it.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:"
 )
+_SCRIPTS = ("page_data.js", "download.js", "one_run.js", "report.js")
+_RECORD_BYTES = 3_400_000  # of all records together, compressed
+_CURVE_NUMBERS = 600_000  # of all curves together
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a page comes from."""
+
+    sources: tuple[Source, ...] = ()
+    """The directories of its runs."""
+    command: str = ""
+    """The command that makes it."""
 
 
 def report_page(
@@ -31,6 +61,7 @@ def report_page(
     title: str,
     description: str,
     pictures: Mapping[str, Sequence[Picture]] | None = None,
+    origin: Origin | None = None,
 ) -> str:
     """Return the whole page as HTML; the same study gives the same text.
 
@@ -40,68 +71,108 @@ def report_page(
         description: What was studied, in a sentence or two.
         pictures: Printed figures for the problem of each label; those for all of
             several problems under ``ALL``.
+        origin: Which directories and which command it comes from.
     """
-    pictures = pictures or {}
-    figures: dict[str, Figure] = {}
-    parts = []
-    for place, study in enumerate(comparison.studies, start=1):
-        drawn = interactive_figures(study)
-        prefix, level = ("", 2) if comparison.has_one_problem else (f"{place}-", 3)
-        shown = tuple(pictures.get(study.problem, ()))
-        parts.append(Part(study, frozenset(drawn), shown, prefix, level))
-        figures |= {f"{prefix}{key}": figure for key, figure in drawn.items()}
-    head = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="description">{escape(description)}</p>',
+    pictures, origin = pictures or {}, origin or Origin()
+    parts = _parts(comparison, pictures)
+    every = _thinning(parts)
+    together, aggregates = aggregate_section(comparison, "", 2)
+    built = [
+        _built(part, every, _share(part, parts), "" if part.prefix else together)
+        for part in parts
     ]
+    runs = [
+        run for part in parts for run in (*part.study.runs, *part.study.not_started)
+    ]
+    body = [f"<h1>{escape(title)}</h1>"]
+    if description:
+        body.append(f'<p class="description">{escape(description)}</p>')
     if comparison.has_one_problem:
-        body = [
-            *head,
-            _summary(study_summary(parts[0].study)),
-            *part_sections(parts[0]),
-        ]
+        body.append(summary_box(study_summary(parts[0].study)))
     else:
-        body = [
-            *head,
-            _navigation(comparison.studies),
-            _findings(comparison),
-            *(picture_figure(one, 2) for one in pictures.get(ALL, ())),
-            *(_problem_section(place, part) for place, part in enumerate(parts, 1)),
-        ]
-    return _document(title, "\n".join(body), figures)
+        body += [navigation(parts), findings_box(comparison), problem_section(parts)]
+        body += [together, *(picture_figure(one, 2) for one in pictures.get(ALL, ()))]
+    if len(origin.sources) > 1:
+        body.insert(1, source_section(origin.sources, runs))
+    body += [one.html for one in built]
+    body.append(origin_section(runs, origin.sources, origin.command))
+    figures = plain_figures(aggregates)
+    for one in built:
+        figures |= one.figures
+    records = {one.part.prefix: one.header for one in built}
+    data = [
+        packed_document("page-data", {"figures": figures, "records": records}),
+        *(one.records for one in built),
+    ]
+    return _document(title, "\n".join(body), "\n".join(data))
 
 
-ALL = "all problems"
-"""Where the pictures of a page are that show all of its problems."""
+@dataclass(frozen=True)
+class _Built:
+    """One problem's part of the page, finished."""
+
+    part: Part
+    html: str
+    figures: dict[str, Any]
+    header: dict[str, Any]
+    """How to read the records."""
+    records: str
+    """The element that holds them."""
 
 
-def _summary(sentences: Sequence[str]) -> str:
-    return f'<p class="summary">{escape(" ".join(sentences))}</p>'
+def _parts(
+    comparison: Comparison, pictures: Mapping[str, Sequence[Picture]]
+) -> list[Part]:
+    if comparison.has_one_problem:
+        (study,) = comparison.studies
+        return [part_of(study, pictures.get(study.problem, ()))]
+    return [
+        part_of(study, pictures.get(study.problem, ()), prefix=f"{place}-", level=3)
+        for place, study in enumerate(comparison.studies, start=1)
+    ]
 
 
-def _findings(comparison: Comparison) -> str:
-    sentences = [f"<p>{escape(one)}</p>" for one in comparison_summary(comparison)]
-    return f'<div class="summary">{"".join(sentences)}</div>'
-
-
-def _navigation(studies: Sequence[StudyRegret]) -> str:
-    links = " ".join(
-        f'<a href="#problem-{place}">{escape(problem_name(study.problem))}</a>'
-        for place, study in enumerate(studies, start=1)
+def _built(part: Part, every: int, share: float, together: str) -> _Built:
+    study = part.study
+    drawn = interactive_figures(part, every)
+    packed = pack_records(study.runs, study.table, round(share * _RECORD_BYTES))
+    sections = "\n".join(part_sections(part, frozenset(drawn), every, packed, together))
+    if part.prefix:
+        name = escape(problem_name(study.problem))
+        summary = summary_box(study_summary(study))
+        sections = (
+            f'<section id="problem-{part.prefix[:-1]}"><h2>{name}</h2>\n'
+            f"{summary}\n{sections}</section>"
+        )
+    figures = plain_figures({**drawn, "run": run_figure(part, packed)})
+    return _Built(
+        part=part,
+        html=sections,
+        figures={f"{part.prefix}{key}": one for key, one in figures.items()},
+        header=run_header(part, packed),
+        records=packed_bytes(f"records-{part.prefix}", packed.data),
     )
-    return f"<nav>Problems: {links}</nav>"
 
 
-def _problem_section(place: int, part: Part) -> str:
-    name = escape(problem_name(part.study.problem))
-    content = "\n".join([_summary(study_summary(part.study)), *part_sections(part)])
-    return f'<section id="problem-{place}"><h2>{name}</h2>\n{content}</section>'
+def _thinning(parts: Sequence[Part]) -> int:
+    """Return of how many episodes one is drawn, so that the page stays small."""
+    numbers = sum(
+        2 * curves.shape[1]  # a mean and its error
+        for part in parts
+        for panel in part.panels
+        for curves in panel.curves.values()
+    )
+    return max(1, math.ceil(numbers / _CURVE_NUMBERS))
 
 
-def _document(title: str, body: str, figures: Mapping[str, Figure]) -> str:
-    data = json.dumps({key: one.to_plotly_json() for key, one in figures.items()})
-    # Bodies of script elements end at "</", wherever that stands.
-    data = data.replace("<", "\\u003c")
+def _share(part: Part, parts: Sequence[Part]) -> float:
+    """Return how much of the room for records belongs to a part."""
+    sizes = {id(one): sum(len(run.records) for run in one.study.runs) for one in parts}
+    return sizes[id(part)] / sum(sizes.values())
+
+
+def _document(title: str, body: str, data: str) -> str:
+    scripts = "\n".join(_asset(name) for name in _SCRIPTS)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -115,12 +186,16 @@ def _document(title: str, body: str, figures: Mapping[str, Figure]) -> str:
 </head>
 <body>
 <main>
+<noscript><p class="warning">The figures need JavaScript.</p></noscript>
+<p class="warning" id="trouble" hidden>The figures need a browser of 2023 or later.</p>
 {body}
 </main>
+{data}
 <script>{get_plotlyjs()}</script>
-<script type="application/json" id="figures">{data}</script>
 <script>
-{_asset("report.js")}</script>
+"use strict";
+{scripts}
+</script>
 </body>
 </html>
 """

@@ -11,7 +11,7 @@ from driftrl.results.comparison import Comparison
 from driftrl.results.curves import theta_is_known, theta_sequences
 from driftrl.results.late import AFTER_RESET, LAST_EPISODES
 from driftrl.results.records import Run
-from driftrl.results.scores import late_returns, scores_of
+from driftrl.results.scores import Scores, late_returns, scores_of
 from driftrl.results.statistics import LEVEL, Estimate, Interval
 
 UNKNOWN = "–"
@@ -45,9 +45,11 @@ class _Words:
         """Return on which side of the baseline a method is."""
         return self.sides[difference >= 0]
 
-    def apart(self, difference: float) -> str:
-        """Return “ends 30.0 below”."""
+    def apart(self, difference: float, whole: float = math.nan) -> str:
+        """Return “ends 30.0 below”, or “ends 30.0 (12 %) below” if ``whole`` is 250."""
         amount = number(abs(difference))
+        if whole > 0:
+            amount += f" ({percent(abs(difference) / whole)})"
         return f"{self.verbs[0]} {amount} {self.side(difference)}{self.unit}"
 
 
@@ -137,9 +139,13 @@ def study_summary(study: StudyRegret) -> list[str]:
     words, scores = _words(study), scores_of(study)
     is_short = len(scores.differences) <= _MOST_COMPARED
     sentences = [
-        _best_sentence(study),
-        *(_difference_sentence(one, words) for one in scores.differences if is_short),
-        "" if is_short else _verdicts_sentence(study),
+        _best_sentence(study, scores),
+        *(
+            _difference_sentence(one, words, _whole(study, scores))
+            for one in scores.differences
+            if is_short
+        ),
+        "" if is_short else _verdicts_sentence(study, scores),
         _comparison_caveat(study),
         _courses_sentence(study),
         _before_change_sentence(scores.before_change, words) if is_short else "",
@@ -197,8 +203,14 @@ def _difference_words(one: PairedDifference, words: _Words) -> str:
     return f"{said} ({interval}{verdict})"
 
 
-def _best_sentence(study: StudyRegret) -> str:
-    words, scores = _words(study), scores_of(study)
+def _whole(study: StudyRegret, scores: Scores) -> float:
+    """Return the regret that differences are shares of; a return has no such zero."""
+    known = study.table.known and study.baseline in scores.finals
+    return scores.finals[study.baseline].mean if known else math.nan
+
+
+def _best_sentence(study: StudyRegret, scores: Scores) -> str:
+    words = _words(study)
     best = scores.finals[scores.best]
     count = len(best.values)
     seeds = f"mean ± standard error over {count} seeds" if count > 1 else "one seed"
@@ -206,18 +218,20 @@ def _best_sentence(study: StudyRegret) -> str:
     # Where a study has several tasks, the label begins with the task.
     tasks, _, rest = study.problem.partition(" ")
     setting = rest if tasks == study.task else study.problem
-    where = f" with {problem_name(setting)}" if setting else ""
+    name = problem_name(setting)
+    # “with a = 0.1”, but the name of a study stands in brackets.
+    where = f" with {name}" if "=" in setting.partition(",")[0] else f" ({name})"
+    where = where if setting else ""
     return (
         f"{words.span} {counted(study.episodes, 'episode')} of {study.task}{where}, "
         f"{method_name(scores.best)} {claim} {mean_and_error(best)} ({seeds})."
     )
 
 
-def _difference_sentence(one: PairedDifference, words: _Words) -> str:
+def _difference_sentence(one: PairedDifference, words: _Words, whole: float) -> str:
     estimate, baseline = one.estimate, method_name(one.baseline)
-    start = (
-        f"{method_name(one.method)} {words.apart(estimate.mean)}{words.than} {baseline}"
-    )
+    apart = words.apart(estimate.mean, whole)
+    start = f"{method_name(one.method)} {apart}{words.than} {baseline}"
     if len(one.seeds) < 2:
         return f"{start} on the one seed that both ran, too few for an interval."
     verdict = (
@@ -231,12 +245,12 @@ def _difference_sentence(one: PairedDifference, words: _Words) -> str:
     )
 
 
-def _verdicts_sentence(study: StudyRegret) -> str:
+def _verdicts_sentence(study: StudyRegret, scores: Scores) -> str:
     """Say of many differences only which way they go."""
     words = _words(study)
     order = words.sides[words.better], words.sides[1 - words.better]
     verdicts: dict[str, list[str]] = {side: [] for side in (*order, "neither")}
-    for one in scores_of(study).differences:
+    for one in scores.differences:
         side = words.side(one.estimate.mean)
         side = side if one.estimate.student.excludes(0.0) else "neither"
         verdicts[side].append(method_name(one.method))

@@ -29,6 +29,10 @@ COLUMNS: dict[str, Any] = {
     column.name: _HINTS[column.name] for column in fields(EpisodeRecord)
 }
 """Type of each column of a record, in the order in which they are written."""
+_PLAIN: dict[str, Any] = {
+    name: float if kind == _OPTIONAL_FLOAT else kind for name, kind in COLUMNS.items()
+}
+"""Type of what a column nearly always holds."""
 _DEFAULTS: dict[str, Any] = {
     column.name: column.default
     for column in fields(EpisodeRecord)
@@ -148,7 +152,7 @@ def _complete_lines(path: Path) -> list[bytes]:
 def _decode_line(line: bytes, path: Path, number: int) -> EpisodeRecord:
     place = f"Line {number} of {path}"
     try:
-        row = json.loads(line.decode(), parse_constant=_refuse_constant)
+        row = _STRICT.decode(line.decode())
     except ValueError as error:
         raise CorruptFile(f"{place} is not strict JSON: {error}.") from error
     if not isinstance(row, dict):
@@ -166,9 +170,15 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
+# Made once: json.loads would make a decoder for every line.
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def _from_json(row: dict[str, Any], name: str, place: str) -> Any:
     kind: Any = COLUMNS[name]
     value: Any = row.get(name, _DEFAULTS.get(name))
+    if type(value) is _PLAIN[name]:
+        return value
     if kind == _OPTIONAL_FLOAT and value is None:
         return None
     if name not in row and name not in _DEFAULTS:
