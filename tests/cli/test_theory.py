@@ -31,7 +31,7 @@ def pendulum_episode(draw: np.random.Generator, theta: float) -> Episode:
         np.stack([np.cos(a), np.sin(a), s], axis=1)
         for a, s in ((angle, speed), (further, faster))
     )
-    return Episode(obs, action, np.zeros(15), after, False)
+    return Episode(obs, action, -np.arange(15.0), after, False)
 
 
 @pytest.fixture
@@ -160,6 +160,7 @@ def test_choose_measures_a_run(
     assert (measured["episodes"], measured["steps"]) == (10, 15)
     assert (measured["outputs"], measured["dimension"]) == (3, 4)
     assert document["variation"] == measured["variation"] > 0
+    assert document["setting"]["reward_max"] == measured["reward_max"] == 14.0
     asked = ["choose", "--run", run, "--episodes", "19", "--json"]
     longer = json.loads(answer(capsys, *asked))
     assert longer["variation"] == pytest.approx(2 * measured["variation"])
@@ -184,7 +185,8 @@ REFUSALS = [
         "--out must be a file ending in .png, received a.pdf",
     ),
     ([*PROBLEM, "--sweep", "a"], "needs a file to draw into (--out)"),
-    (["--run", "nowhere"], "nowhere is not the directory of a run: it has no config"),
+    (["--run", "nowhere"], "There is no directory nowhere."),
+    (["--run", "."], "is not the directory of a run: it has no config"),
 ]
 
 

@@ -1,9 +1,10 @@
 """The data of a recorded run, for commands that look at it again."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from driftrl.errors import require
+from driftrl.errors import CorruptFile, require
 from driftrl.memory.episodes import load_episode
 from driftrl.results.records import CONFIG_FILE, Run, load_run
 from driftrl.types import Episode
@@ -13,6 +14,7 @@ _MEMORY = "memory"
 
 def single_run(directory: Path) -> Run:
     """Read the run in a directory, which must be that of one run."""
+    require(directory.is_dir(), f"There is no directory {directory}.")
     require(
         (directory / CONFIG_FILE).is_file(),
         f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. Name one "
@@ -45,7 +47,8 @@ def observations_of(run: Run) -> int:
     The whole configuration is not read for that: records outlive their version.
     """
     if run.records and has_memory(run):
-        return episodes_of(run, 1)[0].obs.shape[1]
+        with contextlib.suppress(CorruptFile):
+            return episodes_of(run, 1)[0].obs.shape[1]
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a machine of one's own
         return environment["observations"]

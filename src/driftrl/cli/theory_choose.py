@@ -48,10 +48,11 @@ class Arguments:
     """δ, the probability with which the bound may fail."""
     rkhs_bound: float | None = None
     """B, a bound on the norm of the dynamics (default: 1)."""
-    reward_max: float = 1.0
-    """R_max, the largest reward of a step."""
+    reward_max: float | None = None
+    """R_max, the largest reward of a step (default: 1)."""
     run: Path | None = None
-    """Directory of a run from whose data N, T, d, γ_N, P_N, B and σ are measured."""
+    """Directory of a run from whose data N, T, d, γ_N, P_N, B, σ and R_max are
+    measured."""
     out: Path | None = None
     """PNG file for the drawn trade-off."""
     sweep: Path | None = None
@@ -125,7 +126,7 @@ def _problem(arguments: Arguments) -> _Problem:
         outputs=values.get("outputs", max(1, values["dimension"] - 1)),
         failure_probability=arguments.delta,
         steps=values["steps"],
-        reward_max=arguments.reward_max,
+        reward_max=values.get("reward_max", 1.0),
     )
     variation = arguments.variation
     if measured and variation is None:
@@ -191,6 +192,7 @@ def _measured(directory: Path) -> dict[str, Any]:
     episodes = episodes_of(run, len(run.records))
     thetas = np.array([record.theta for record in run.records])
     found = measure(episodes, thetas if np.isfinite(thetas).all() else None)
+    rewards = np.concatenate([episode.rewards for episode in episodes])
     outputs, commands = episodes[0].obs.shape[1], episodes[0].actions.shape[1]
     return {
         "episodes": len(episodes),
@@ -201,6 +203,8 @@ def _measured(directory: Path) -> dict[str, Any]:
         "variation": found.variation,
         "rkhs_bound": found.rkhs_bound,
         "noise": found.noise_std,
+        # The bound counts rewards from 0.
+        "reward_max": float(np.ptp(rewards)),
     }
 
 
