@@ -5,6 +5,7 @@ Needs the extra ``ray`` and takes minutes: ``make test-ray``.
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import signal
@@ -178,9 +179,8 @@ def test_twelve_runs_with_a_worker_killed_every_20_seconds(
 @pytest.fixture
 def two_nodes(tmp_path: Path) -> Iterator[Any]:
     """Two nodes on this machine, each with a directory of its own."""
-    from ray.cluster_utils import Cluster
+    cluster = importlib.import_module("ray.cluster_utils").Cluster()
 
-    cluster = Cluster()
     try:
         cluster.add_node(num_cpus=0, include_dashboard=False)
         for name in ("one", "two"):

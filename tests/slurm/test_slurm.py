@@ -1,0 +1,293 @@
+"""The Slurm engine on a real Slurm: what is taken away goes on, nothing runs twice."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftrl.config import RunConfig
+from driftrl.config_engine import EngineConfig, Resources, SlurmConfig
+from driftrl.config_file import toml_text
+from driftrl.engines import local, on_slurm
+from driftrl.engines.local import LocalEngine
+from driftrl.engines.on_slurm import SlurmEngine
+from driftrl.engines.seam import Status, episodes_done, run_all
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1200)]
+
+EPISODES = 24  # so many that a job is still running when another comes for its place
+SETTINGS: dict[str, Any] = {
+    "episodes": EPISODES,
+    "environment": {"steps": 40, "noise_std": 0.01},
+    "drift": {"start": 2},
+    "agent": {
+        "model": {"fit_steps": 5, "refit_every": 2},
+        "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
+    },
+}
+STUDY: dict[str, Any] = {
+    "name": "s",
+    "title": "t",
+    "summary": "u",
+    "task": "pendulum",
+    "methods": ["sombrl", "r-ombrl", "sw-ombrl"],
+    "seeds": [0, 1, 2, 3],
+    "settings": {**SETTINGS, "forget_after": 3},
+    "engine": {
+        "resources": {"memory_gb": 1.5, "minutes": 10},
+        "slurm": {"partition": "low"},
+    },
+}
+CONFIG = EngineConfig(
+    resources=Resources(memory_gb=1.5), slurm=SlurmConfig(partition="low")
+)
+
+
+def shell(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 180) -> None:
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def jobs_of(study: str) -> dict[str, int]:
+    """Return how often each job of a study was queued again, by its id."""
+    text = shell("scontrol", "--oneliner", "show", "job")
+    found = {}
+    for line in text.splitlines():
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if fields.get("JobName", "").startswith(f"driftrl-{study}-"):
+            array = f"{fields.get('ArrayJobId')}_{fields.get('ArrayTaskId')}"
+            job = array if "ArrayJobId" in fields else fields["JobId"]
+            found[job] = int(fields["Restarts"])
+    return found
+
+
+def running(out: Path) -> list[Path]:
+    """Return the directories of the runs whose jobs have a place."""
+    listed = shell("squeue", "--noheader", "--array", "-t", "R", "-o", "%i").split()
+    noted = {
+        json.loads(path.read_bytes())["id"]: path.parent
+        for path in out.glob("*/job.json")
+    }
+    return [noted[job] for job in listed if job in noted]
+
+
+def preempt(places: int = 1) -> None:
+    """Have an urgent job take places, and wait for its end."""
+    asked = ["--partition", "high", "--cpus-per-task", str(places), "--mem", "1M"]
+    shell("sbatch", "--wait", *asked, "--output", "/dev/null", "--wrap", "sleep 1")
+
+
+def stamps(out: Path) -> dict[Path, int]:
+    """Return when each episode was written that counts already."""
+    return {
+        path: path.stat().st_mtime_ns
+        for path in out.glob("*/memory/*.npz")
+        if int(path.stem) <= episodes_done(path.parents[1])
+    }
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / "episodes.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [{**row, "wall_s": None} for row in found]
+
+
+def driver(study: Path, out: Path, *options: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "driftrl", "study", str(study), "--out", str(out)]
+    return subprocess.Popen([*command, *options])
+
+
+def tiny(**changes: Any) -> RunConfig:
+    return configure("pendulum", "sw-ombrl", {**SETTINGS, **changes})
+
+
+@pytest.mark.kill
+def test_a_study_with_preempted_jobs_and_a_killed_driver_equals_a_local_one(
+    cluster: Path, tmp_path: Path
+) -> None:
+    study, plain, slurm = (tmp_path / name for name in ("s.toml", "plain", "on_slurm"))
+    study.write_text(toml_text(STUDY))
+    began = time.monotonic()
+    assert driver(study, plain, "--workers", "2").wait() == 0
+    local_s = time.monotonic() - began
+
+    began = time.monotonic()
+    first = driver(study, slurm, "--on", "slurm")
+    try:
+        wait_until(lambda: _in_the_middle(slurm) != [])
+    finally:
+        first.kill()
+        first.wait()
+    disturbed, before = _in_the_middle(slurm)[0], stamps(slurm)
+    preempt(places=2)
+    assert driver(study, slurm, "--on", "slurm").wait() == 0
+    slurm_s = time.monotonic() - began
+
+    jobs = jobs_of("on_slurm")
+    assert len(jobs) == 12, "the second driver submitted none"
+    assert set(jobs.values()) == {0, 1}
+    assert jobs[json.loads((disturbed / "job.json").read_bytes())["id"]] == 1
+    kept = [path for path in before if disturbed in path.parents]
+    assert 2 <= len(kept) < EPISODES, "it was taken away in the middle"
+    after = stamps(slurm)
+    assert {path: after[path] for path in before} == before
+    names = sorted(path.parent.name for path in plain.glob("*/episodes.jsonl"))
+    assert len(names) == 12
+    for name in names:
+        assert rows(slurm / name) == rows(plain / name)
+        assert len(rows(slurm / name)) == EPISODES
+        told = json.loads((slurm / name / "job.json").read_bytes())
+        assert told["engine"] == "slurm" and told["state"] == "COMPLETED"
+    print(
+        f"\n12 runs: {local_s:.0f} s locally, {slurm_s:.0f} s on Slurm with "
+        f"{sum(jobs.values())} jobs preempted, one of them after {len(kept)} episodes, "
+        "and a driver killed"
+    )
+
+
+def _in_the_middle(out: Path) -> list[Path]:
+    return [place for place in running(out) if 2 <= episodes_done(place) < EPISODES / 3]
+
+
+def test_overhead(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an engine costs is what is left when the worker does nothing."""
+    runs = [tiny(seed=seed) for seed in range(12)]
+    command = ["sh", "-c", "cat > /dev/null"]
+    taken = {}
+    for engine, module in ((LocalEngine(2), local), (SlurmEngine(CONFIG), on_slurm)):
+        monkeypatch.setattr(module, "worker_command", lambda *_: command)
+        out, began = tmp_path / module.__name__, time.monotonic()
+        assert run_all(runs, out, engine, on_status=lambda _: None) == ()
+        taken[engine] = (time.monotonic() - began) / 12
+    each = ", ".join(f"{type(k).__name__} {v:.2f} s" for k, v in taken.items())
+    print(f"\nOverhead a run, two at once: {each}")
+
+
+@pytest.mark.kill
+def test_what_fails_what_is_lost_and_what_is_cancelled(
+    cluster: Path, tmp_path: Path
+) -> None:
+    other, killed, cancelled = (tiny(seed=seed) for seed in range(3))
+    (tmp_path / other.name).mkdir()
+    (tmp_path / other.name / "config.toml").write_text(
+        'task = "other"\nmethod = "sombrl"\n'
+    )
+    done: list[str] = []
+
+    def disturb(status: Status) -> None:
+        if "killed" not in done and episodes_done(tmp_path / killed.name):
+            os.kill(_worker_of(tmp_path / killed.name), signal.SIGKILL)
+            done.append("killed")
+        if "cancelled" not in done and episodes_done(tmp_path / cancelled.name):
+            told = (tmp_path / cancelled.name / "job.json").read_bytes()
+            shell("scancel", json.loads(told)["id"])
+            done.append("cancelled")
+
+    runs = [other, killed, cancelled]
+    failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=disturb)
+    assert sorted(done) == ["cancelled", "killed"]
+    told = {failure.name: failure for failure in failures}
+    assert told.keys() == {other.name, cancelled.name}
+    assert told[other.name].status == 2
+    assert "holds a different run" in told[other.name].reason
+    assert "was cancelled in Slurm" in told[cancelled.name].reason
+    assert episodes_done(tmp_path / killed.name) == EPISODES
+    # A second call takes on what can be finished, and only that.
+    failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=lambda _: None)
+    assert [failure.name for failure in failures] == [other.name]
+    assert episodes_done(tmp_path / cancelled.name) == EPISODES
+
+
+def _worker_of(directory: Path) -> int:
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"driftrl.engines.worker" in words and os.fsencode(directory) in words:
+            return int(process.name)
+    raise AssertionError(f"no process runs {directory}")
+
+
+def test_a_job_preempted_with_a_time_of_grace_queues_again_by_itself(
+    cluster: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "grace"
+    engine = SlurmEngine(replace(CONFIG, slurm=SlurmConfig(partition="graceful")))
+    before: dict[Path, int] = {}
+
+    def disturb(status: Status) -> None:
+        if not before and running(out) and episodes_done(out / tiny().name) >= 2:
+            before.update(stamps(out))
+            preempt(places=2)
+
+    assert run_all([tiny()], out, engine, on_status=disturb) == ()
+    assert list(jobs_of("grace").values()) == [1]
+    after = stamps(out)
+    assert before and {path: after[path] for path in before} == before
+
+
+def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
+    cluster: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tiny(episodes=100_000), tmp_path / "limit"
+    seen: set[str] = set()
+    reached: list[int] = []
+    before: dict[Path, int] = {}
+
+    def look(status: Status) -> None:
+        if (out / run.name / "job.json").exists():
+            seen.add(json.loads((out / run.name / "job.json").read_bytes())["state"])
+        if list(jobs_of("limit").values()) == [1] and not reached:
+            reached.append(episodes_done(out / run.name))
+            before.update(stamps(out))
+        if reached and episodes_done(out / run.name) >= reached[0] + 5:
+            raise KeyboardInterrupt
+
+    engine = SlurmEngine(replace(CONFIG, resources=Resources(1, 0, 1.5, minutes=1)))
+    with pytest.raises(KeyboardInterrupt):
+        run_all([run], out, engine, on_status=look)
+    assert seen == {"PENDING", "RUNNING"}
+    (job,) = jobs_of("limit")
+    assert f"1 job left to Slurm; to cancel: scancel {job}\n" in capsys.readouterr().out
+    assert running(out) == [out / run.name]
+    done = episodes_done(out / run.name)
+    wait_until(lambda: episodes_done(out / run.name) > done)
+    shell("scancel", job)
+    wait_until(lambda: running(out) == [] and shell("squeue", "--noheader") == "")
+    after = stamps(out)
+    assert before and {path: after[path] for path in before} == before
+    numbers = [row["episode"] for row in rows(out / run.name)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_refusals(cluster: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no default partition.*: low, graceful, high"):
+        SlurmEngine(EngineConfig())
+    with pytest.raises(InputError, match="Unknown partition 'lo'. Did you mean 'low'"):
+        SlurmEngine(EngineConfig(slurm=SlurmConfig(partition="lo")))
+    with pytest.raises(InputError, match="minutes is 90, but .*'low' allows 60"):
+        SlurmEngine(replace(CONFIG, resources=Resources(minutes=90)))
+    greedy = SlurmEngine(replace(CONFIG, resources=Resources(memory_gb=1000)))
+    with pytest.raises(InputError, match="Slurm refuses the jobs: Memory spec"):
+        run_all([tiny()], tmp_path, greedy, on_status=lambda _: None)
+    assert shell("squeue", "--noheader") == ""
