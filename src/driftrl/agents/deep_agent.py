@@ -20,6 +20,7 @@ from driftrl.agents.interface import Action, Diagnosis, Occasion, diagnosis
 from driftrl.agents.practice import (
     Config,
     DeepState,
+    Practise,
     current_weight,
     initial_state,
     measured,
@@ -78,6 +79,7 @@ class DeepAgent:
         capacity: int,
         steps: int,
         known: Known | None = None,
+        practise: Practise = practise,
     ) -> None:
         """Make an agent.
 
@@ -90,12 +92,15 @@ class DeepAgent:
             known: The task's own condition of its end and its own reward, functions
                 of (obs, action, next_obs) for one step, for ``imagination.termination
                 = "known"`` and ``imagination.reward = "known"``.
+            practise: What does the units: for this agent alone, or for several that
+                practise together.
         """
         self._sizes = sizes
         self._config = config
         self._capacity = max(capacity, steps, config.learning.least_transitions)
         self._steps = steps
         self._known = _wanted(config, known or Known())
+        self._does_units = practise
         self._cache = RingCache(sizes, steps)
         self._may_end = True
         if isinstance(config, EnsembleAgentConfig):
@@ -204,7 +209,7 @@ class DeepAgent:
         self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
     ) -> DeepState:
         count = jnp.asarray(units, jnp.int32)
-        return practise(state, replay, count, self._config, self._known, key)
+        return self._does_units(state, replay, count, self._config, self._known, key)
 
     def _held(self, data: Data) -> Holding:
         """Return the data on the device, with room for the steps of a lesson."""

@@ -76,6 +76,8 @@ class DeepState(eqx.Module):
 
 
 Unit = Callable[[DeepState, Replay, Array], tuple[DeepState, Notes]]
+Practise = Callable[[DeepState, Replay, Array, Config, Known, Array], DeepState]
+"""What ``practise`` is: (state, replay, count, config, known, key) ↦ state."""
 
 
 def initial_state(

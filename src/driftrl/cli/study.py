@@ -16,6 +16,7 @@ from driftrl.config_engine import EngineConfig, EngineName
 from driftrl.config_file import from_dict, merged, read_toml, to_dict, toml_text
 from driftrl.engines.named import engine_named
 from driftrl.engines.seam import Engine, run_all
+from driftrl.engines.together import together_engine
 from driftrl.errors import counted, require
 from driftrl.training.calibration_study import (
     is_calibration_study,
@@ -52,6 +53,9 @@ class Arguments:
     (default: the study's, or 60)."""
     track: str | None = None
     """Write every episode for tensorboard or wandb too, into the runs' directories."""
+    together: bool = False
+    """Run the seeds of each configuration in one process: for deep agents and episodes
+    of one length.  Meant for an accelerator."""
 
 
 def main(argv: list[str]) -> int:
@@ -61,19 +65,34 @@ def main(argv: list[str]) -> int:
     path = find_study(arguments.study)
     if is_calibration_study(read_toml(path)):
         require(
-            arguments.preset is None and arguments.on == "local",
-            "A study of calibration has no presets and runs on this machine alone.",
+            arguments.preset is None
+            and arguments.on == "local"
+            and not arguments.together,
+            "A study of calibration runs on this machine alone, and knows neither "
+            "--preset nor --together.",
         )
         return run_calibration_study(path, arguments.out, arguments.workers)
     study = read_study(path, arguments.preset)
     chosen = f"-{arguments.preset}" if arguments.preset else ""
     out = arguments.out or Path("runs") / f"{study.name}{chosen}"
     study = replace(study, engine=_engine_config(study.engine, arguments))
-    workers, told = workers_for(arguments.workers), _worker_options(arguments.track)
-    engine = engine_named(arguments.on, study.engine, workers, told)
-    status = run_study(study, path, out, engine)
+    status = run_study(study, path, out, _engine(study, arguments))
     print(f"Results are in {out}; `driftrl report {out}` draws them.")
     return status
+
+
+def _engine(study: Study, arguments: Arguments) -> Engine:
+    """Return what is to carry out the runs."""
+    workers = workers_for(arguments.workers)
+    if not arguments.together:
+        told = _worker_options(arguments.track)
+        return engine_named(arguments.on, study.engine, workers, told)
+    require(
+        arguments.on == "local" and arguments.track is None,
+        "--together puts runs into one process of this machine: it goes with --on "
+        "local alone, and not with --track.",
+    )
+    return together_engine(study.runs(), workers)
 
 
 def _worker_options(track: str | None) -> tuple[str, ...]:
@@ -110,8 +129,10 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     runs = study.runs()
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", _study_text(study, path))
-    at_once = min(engine.most_at_once, len(runs))
-    print(f"{counted(len(runs), 'run')}, {at_once} at once, into {out}")
+    # A cluster takes all of them, and runs as many at once as it has room for.
+    some = engine.most_at_once < len(runs)
+    at_once = f", {engine.most_at_once} at once" * some
+    print(f"{counted(len(runs), 'run')}{at_once}, into {out}")
     started = time.monotonic()
     patience = study.engine.patience_minutes
     try:

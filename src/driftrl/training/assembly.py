@@ -1,10 +1,14 @@
 """A configuration becomes an agent, and an agent that begins to learn."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 from driftrl.agents.deep_agent import DeepAgent
 from driftrl.agents.gp_agent import GPAgent
 from driftrl.agents.interface import Agent, State
+from driftrl.agents.practice import Practise, practise
 from driftrl.config import RunConfig
 from driftrl.config_deep import EnsembleAgentConfig
 from driftrl.config_gp import GPAgentConfig
@@ -22,6 +26,22 @@ MORE_DATA = (
     "agent.learning.least_transitions smaller, and agent.sac.batch with it."
 )
 """What lets a run learn that forgets too soon."""
+
+_chosen: ContextVar[Practise] = ContextVar("practise", default=practise)
+
+
+@contextmanager
+def practising(how: Practise) -> Iterator[None]:
+    """Let deep agents that this thread makes within this practise so.
+
+    A run is not told of it: nothing of its configuration, its files or its records
+    depends on whether its units are done alone or with those of other runs.
+    """
+    before = _chosen.set(how)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
 
 
 def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
@@ -45,7 +65,14 @@ def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
         return GPAgent(sizes, known.reward, settings)
     steps, points = config.environment.decisions, most_points(config)
     room = points + steps if settings.learning.when == "step" else points
-    return DeepAgent(sizes, settings, capacity=room, steps=steps, known=known)
+    return DeepAgent(
+        sizes,
+        settings,
+        capacity=room,
+        steps=steps,
+        known=known,
+        practise=_chosen.get(),
+    )
 
 
 def _known(config: RunConfig) -> Known:

@@ -3,6 +3,8 @@
 import contextlib
 import os
 import shutil
+import threading
+import time
 import warnings
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
@@ -14,6 +16,8 @@ _ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "NPROC": "1",  # the size of XLA's own pool of threads
 }
+# Warnings are caught for the whole process, not for a thread.
+_catching = threading.Lock()
 
 
 def cache_directory() -> Path:
@@ -33,7 +37,7 @@ def mended_cache() -> Iterator[None]:
     JAX writes the entries of its cache in place and never replaces one.  One that a
     power cut has torn would cost its compilation, and a warning, at every start.
     """
-    with warnings.catch_warnings(record=True) as raised:
+    with _catching, warnings.catch_warnings(record=True) as raised:
         yield
     for warning in raised:
         if "persistent compilation cache entry" in str(warning.message):
@@ -54,3 +58,17 @@ def prepare(environment: MutableMapping[str, str]) -> None:
         environment.setdefault(name, value)
     environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(_compiled_code()))
     environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def end_with(parent: int) -> None:
+    """End this process as soon as the one that started it is gone.
+
+    Files are written atomically, so it may end at any moment.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
