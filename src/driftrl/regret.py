@@ -188,8 +188,7 @@ class MethodRegret:
 
     @cached_property
     def interval(self) -> statistics.Interval:
-        """95 % percentile bootstrap interval of the mean at each episode."""
-        # Seconds for a long study, and most readers ask for the last episode alone.
+        """95 % percentile bootstrap interval of the mean; seconds for a long study."""
         return statistics.bootstrap_interval(self.curves)
 
 

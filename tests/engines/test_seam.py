@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from driftrl.config import RunConfig
 from driftrl.config_engine import EngineConfig, RayConfig, Resources
-from driftrl.engines import seam
+from driftrl.engines import local, seam
+from driftrl.engines.local import LocalEngine
 from driftrl.engines.seam import Ended, Failure, Job, Status, last_words, run_all
 from driftrl.errors import InputError
 from driftrl.training import checkpoint
@@ -203,6 +204,22 @@ def test_a_log_tells_why_its_run_was_stopped(tmp_path: Path, checkpoints: None) 
     assert broken.read_text() == "broken\n"
     play(ScriptedEngine({0: [["finish"]], 1: [["broken"]]}), tmp_path)
     assert broken.read_text() == "broken\n"
+
+
+def test_a_worker_that_reads_nothing_is_a_failed_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "worker_command", lambda *_: ["false"])
+    slow = local.subprocess.Popen
+
+    def late(*arguments: Any, **settings: Any) -> Any:
+        process = slow(*arguments, **settings)
+        process.wait()  # so that its end of the pipe is closed
+        return process
+
+    monkeypatch.setattr(local.subprocess, "Popen", late)
+    (failure, _) = run_all(RUNS, tmp_path, LocalEngine(1), on_status=lambda _: None)
+    assert failure.status == 1 and failure.reason == "It printed nothing."
 
 
 def test_last_words(tmp_path: Path) -> None:

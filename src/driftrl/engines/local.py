@@ -1,5 +1,6 @@
 """The local engine: one process a run, as many at once as there are cores."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -61,8 +62,9 @@ class Process:
                 start_new_session=True,  # Ctrl-C is for whoever started it
             )
         assert self.process.stdin is not None
-        self.process.stdin.write(config_text(config))
-        self.process.stdin.close()
+        # One that has ended already can't be told anything; ended() says why.
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as told:
+            told.write(config_text(config))
 
     def ended(self) -> Ended | None:
         """Return how the process ended, or None while it has not."""
