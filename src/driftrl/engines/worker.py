@@ -7,15 +7,13 @@ is the process that started it and without which it ends, and NAME a tracker.
 import argparse
 import os
 import sys
-import threading
-import time
 import tomllib
 from pathlib import Path
 
 from driftrl.config import RunConfig
 from driftrl.config_file import from_dict
 from driftrl.errors import DriftrlError
-from driftrl.training.process import prepare
+from driftrl.training.process import end_with, prepare
 from driftrl.training.tracking import tracking
 
 
@@ -27,9 +25,7 @@ def main() -> int:
     parser.add_argument("--track")
     arguments = parser.parse_args()
     if arguments.parent is not None:
-        watch = threading.Thread(target=_end_with, args=(arguments.parent,))
-        watch.daemon = True
-        watch.start()
+        end_with(arguments.parent)
     prepare(os.environ)
     try:
         config = from_dict(RunConfig, tomllib.loads(sys.stdin.read()))
@@ -49,16 +45,6 @@ def main() -> int:
 
 def _warn(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
-
-
-def _end_with(parent: int) -> None:
-    """End this process when the one that started it is gone.
-
-    Files are written atomically, so it may end at any moment.
-    """
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
@@ -16,7 +14,7 @@ from driftrl.config_file import to_dict
 from driftrl.errors import InputError
 from driftrl.results.calibration import DRAWS, EXAMPLE_FILE, SETTINGS_FILE
 from driftrl.training.calibration_study import CalibrationStudy
-from driftrl.training.process import prepare
+from driftrl.training.process import end_with, prepare
 
 _AT_ONCE = 5  # draws of one file, the most that an interrupt loses
 
@@ -79,14 +77,7 @@ def _in_processes(
 def _begin(parent: int) -> None:
     """Leave Ctrl-C to the process that started this one, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    # Files are written atomically, so it may end at any moment.
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+    end_with(parent)
 
 
 def judge_some(study: CalibrationStudy, out: Path, first: int) -> int:
