@@ -117,6 +117,7 @@ def test_of_many_methods_the_baseline_and_the_best_are_shown(
     assert shown == ["sombrl", "sw-ombrl w=2", "sw-ombrl w=3", "sw-ombrl w=5"]
 
 
+@pytest.mark.slow
 def test_the_report_has_the_figure(make: Make, tmp_path: Path) -> None:
     make("sombrl", 0, ALL)
     study = compare(tmp_path).studies[0]

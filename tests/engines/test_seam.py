@@ -166,7 +166,7 @@ def test_a_job_that_hangs_is_stopped_and_one_that_queues_is_not(
     engine = ScriptedEngine({0: [hanging], 1: [queueing]})
     (failure,) = play(engine, tmp_path, patience=5.0)
     assert failure.name == RUNS[0].name
-    assert failure.reason == "No episode ended in 5 minutes, so it was stopped."
+    assert failure.reason == "No episode ended in 5 min, so it was stopped."
     assert [job.stopped for job in engine.jobs] == [True, False]
     # The episode at one minute, five minutes of patience, and the one that is too many.
     assert len(hanging) == 51 - 7
@@ -200,7 +200,7 @@ def test_a_log_tells_why_its_run_was_stopped(tmp_path: Path, checkpoints: None) 
     engine = ScriptedEngine({0: [["wait"] * 9], 1: [["broken"]]})
     play(engine, tmp_path, patience=2.0)
     hung, broken = (tmp_path / run.name / "log.txt" for run in RUNS)
-    assert hung.read_text() == "No episode ended in 2 minutes, so it was stopped.\n"
+    assert hung.read_text() == "No episode ended in 2 min, so it was stopped.\n"
     assert broken.read_text() == "broken\n"
     play(ScriptedEngine({0: [["finish"]], 1: [["broken"]]}), tmp_path)
     assert broken.read_text() == "broken\n"

@@ -13,6 +13,9 @@ import pytest
 
 from driftrl.engines.slurm_job import OneRun, has_begun, note, read_status
 
+# A job has no JAX when it starts its worker; these tests may have.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 
 @pytest.fixture
 def job(slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -181,7 +181,7 @@ def test_the_command_line_runs_it_and_draws_it(
     drawn: list[Path] = []
     monkeypatch.setattr(driftrl.cli.report, "tell_calibration", drawn.append)
     assert driftrl.cli.report.main([str(out)]) == 0 and drawn == [out]
-    with pytest.raises(InputError, match="has no presets, received 'paper'"):
+    with pytest.raises(InputError, match="knows neither --preset nor --together"):
         study_command([str(file), *options, "--preset", "paper"])
 
 

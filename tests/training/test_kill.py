@@ -19,7 +19,7 @@ WORKER = [sys.executable, "-m", "driftrl.engines.worker"]
 
 def start(config: RunConfig, directory: Path) -> subprocess.Popen:
     process = subprocess.Popen(
-        [*WORKER, str(directory), str(os.getpid())], stdin=subprocess.PIPE
+        [*WORKER, str(directory), "--parent", str(os.getpid())], stdin=subprocess.PIPE
     )
     assert process.stdin is not None
     process.stdin.write(toml_text(to_dict(config)).encode())
@@ -102,7 +102,7 @@ def test_a_worker_ends_with_its_parent(tiny: RunConfig, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(toml_text(to_dict(endless)))
     script = (
         "import os, subprocess, time\n"
-        f"child = subprocess.Popen({[*WORKER, str(tmp_path / 'run')]!r} +"
+        f"child = subprocess.Popen({[*WORKER, str(tmp_path / 'run'), '--parent']!r} +"
         f" [str(os.getpid())], stdin=open({str(tmp_path / 'config.toml')!r}))\n"
         "print(child.pid, flush=True)\n"
         "time.sleep(60)\n"

@@ -50,6 +50,9 @@ SMALL: dict[str, Any] = {
     },
 }
 
+# Programs for several agents at once take long to compile.
+pytestmark = pytest.mark.slow
+
 
 def ignore(*_: object) -> None:
     pass

@@ -227,9 +227,7 @@ def _sort_out(
                 going.append(one)
                 continue
             one.job.stop()
-            reason = (
-                f"No episode ended in {patience_minutes:g} minutes, so it was stopped."
-            )
+            reason = f"No episode ended in {patience_minutes:g} min, so it was stopped."
             over.append((one, one.failure(reason)))
         elif ended.is_lost and engine.restarts_lost and one.losses < _MOST_LOSSES:
             (again,) = engine.start([(one.config, one.directory)])
