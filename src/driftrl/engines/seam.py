@@ -125,13 +125,12 @@ class _Underway:
     episodes: int
     losses: int = 0
 
-    def note_progress(self, now: float) -> int:
-        """Note how far it is, and return that."""
+    def note_progress(self, now: float) -> None:
+        """Note how far it is."""
         done = episodes_done(self.directory)
         if done != self.episodes or not self.job.is_running:
             self.losses = 0 if done != self.episodes else self.losses
             self.episodes, self.since = done, now
-        return done
 
     def failure(self, reason: str) -> Failure:
         return Failure(self.config.name, -9, reason, self.directory / LOG)
@@ -151,13 +150,12 @@ def run_all(
     left by an exception (Ctrl-C), the engine decides what becomes of the jobs under
     way; their files stay resumable in any case.
     """
-    waiting = [run for run in runs if episodes_done(out / run.name) < run.episodes]
-    rest = {run.name for run in waiting}
-    finished = [run for run in runs if run.name not in rest]
+    begun = {run.name: episodes_done(out / run.name) for run in runs}
+    waiting = [run for run in runs if begun[run.name] < run.episodes]
+    finished = [run for run in runs if begun[run.name] >= run.episodes]
     active: list[_Underway] = []
     failures: list[Failure] = []
     settled = sum(run.episodes for run in finished)
-    begun = {run.name: episodes_done(out / run.name) for run in waiting}
     status = Status(settled, sum(run.episodes for run in runs), (), 0, len(runs), ())
     with engine:
         try:
