@@ -59,9 +59,9 @@ seeds = {list(range(RUNS))}
 episodes = 3
 
 [settings.agent]
-kind = "gp"
-model = {{ fit_steps = 1 }}
-planner = {{ horizon = 2, samples = 8, elites = 2, iterations = 1 }}
+model = {{ members = 2, hidden = [8] }}
+sac = {{ hidden = [8], batch = 4 }}
+learning = {{ least_transitions = 5 }}
 """
 
 
@@ -72,12 +72,13 @@ def test_the_rest_finishes_and_a_second_call_mends_what_can_be(tmp_path: Path) -
     (tmp_path / "troubled_machine.py").write_text(MACHINE)
     (tmp_path / "troubled.toml").write_text(STUDY)
     out = tmp_path / "out"
+    places = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
 
     def study() -> tuple[int, str]:
         words = ["study", str(tmp_path / "troubled.toml"), "--out", str(out)]
         done = subprocess.run(
             [sys.executable, "-m", "driftrl", *words, "--patience", "1"],
-            env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ['PYTHONPATH']}"},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
             capture_output=True,
             text=True,
             check=False,

@@ -1,6 +1,5 @@
 """``driftrl study``: many runs, finishing what is unfinished, repeating nothing."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,11 +16,12 @@ from driftrl.config_file import from_dict, merged, read_toml, to_dict, toml_text
 from driftrl.engines.named import engine_named
 from driftrl.engines.seam import Engine, run_all
 from driftrl.engines.together import together_engine
-from driftrl.errors import counted, require
+from driftrl.errors import InputError, counted, require
 from driftrl.training.calibration_study import (
     is_calibration_study,
     read_calibration_study,
 )
+from driftrl.training.process import cores
 from driftrl.training.study import Study, find_study, read_study
 
 _LINE_SECONDS = 10.0  # between two lines of progress
@@ -127,6 +127,7 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
 def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     """Run what a study still lacks; return 0, or 1 if a run failed."""
     runs = study.runs()
+    _check_runs(study, path)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", _study_text(study, path))
     # A cluster takes all of them, and runs as many at once as it has room for.
@@ -148,6 +149,18 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     for failure in failures:
         print(f"Failed: {failure.name}: {failure.reason} See {failure.log}.")
     return 1 if failures else 0
+
+
+def _check_runs(study: Study, path: Path) -> None:
+    """Refuse a study whose runs would all fail alike, each in its own log."""
+    # Brings JAX, which whoever only asks for help can do without.
+    from driftrl.training.assembly import check_run
+
+    try:
+        for run in replace(study, seeds=study.seeds[:1]).runs():
+            check_run(run)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _study_text(study: Study, path: Path) -> bytes:
@@ -216,10 +229,6 @@ def _teller(started: float) -> Callable[[int, int], None]:
 
 def workers_for(asked: int | None) -> int:
     """Return how many runs are made at once: as many as asked, or as cores."""
-    workers = _cores() if asked is None else asked
+    workers = cores() if asked is None else asked
     require(workers >= 1, f"--workers must be at least 1, received {workers}.")
     return workers
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

@@ -33,6 +33,36 @@ def failure_of(name: str, status: int, log: Path) -> Failure | None:
     return Failure(name, status, reason, log)
 
 
+def start_worker(
+    command: Sequence[str], told: bytes, log: Path, *, kept_open: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a worker and tell it what to do.
+
+    Args:
+        command: The worker.
+        told: What it reads on its standard input.
+        log: Where it prints; what is there stays.
+        kept_open: File descriptors that it shares.
+    """
+    environment = dict(os.environ)
+    prepare(environment)
+    with open(log, "ab") as printed:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=printed,
+            env=environment,
+            pass_fds=kept_open,
+            start_new_session=True,  # Ctrl-C is for whoever started it
+        )
+    assert process.stdin is not None
+    # One that has ended already can't be told anything; its exit status says why.
+    with contextlib.suppress(BrokenPipeError), process.stdin as standard_input:
+        standard_input.write(told)
+    return process
+
+
 class Process:
     """A run under way in a process of its own on this machine."""
 
@@ -50,21 +80,8 @@ class Process:
         """
         self._name = config.name
         self._log = directory / LOG
-        environment = dict(os.environ)
-        prepare(environment)
-        with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(
-                worker_command(directory, "--parent", str(os.getpid()), *options),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for whoever started it
-            )
-        assert self.process.stdin is not None
-        # One that has ended already can't be told anything; ended() says why.
-        with contextlib.suppress(BrokenPipeError), self.process.stdin as told:
-            told.write(config_text(config))
+        command = worker_command(directory, "--parent", str(os.getpid()), *options)
+        self.process = start_worker(command, config_text(config), self._log)
 
     def ended(self) -> Ended | None:
         """Return how the process ended, or None while it has not."""

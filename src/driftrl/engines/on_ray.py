@@ -24,7 +24,7 @@ from driftrl.engines.ray_address import require_answer
 from driftrl.engines.seam import LOG, Ended, Failure, Job
 from driftrl.engines.syncing import Outbox, forget_old_checkpoints, receive, settle
 from driftrl.errors import CorruptFile, InputError, counted, require
-from driftrl.training.process import prepare
+from driftrl.training.process import cores, prepare
 
 _LOCKED_SECONDS = 30.0  # a worker whose driver was killed needs a moment to end
 _STRANDED_SECONDS = 60.0  # without a node that could take a run
@@ -135,7 +135,7 @@ class RayEngine:
         else:
             chosen = {
                 "address": "local",
-                "num_cpus": _cores(),
+                "num_cpus": cores(),
                 "object_store_memory": _STORE_BYTES,
                 "include_dashboard": False,
             }
@@ -364,10 +364,6 @@ def _said(cores: int, accelerators: int, memory_gb: float) -> str:
 def _described(node: Mapping[str, float]) -> str:
     cores, accelerators = int(node.get("CPU", 0)), int(node.get("GPU", 0))
     return _said(cores, accelerators, node.get("memory", 0) / 1e9)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _last_line(error: Exception) -> str:

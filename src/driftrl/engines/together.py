@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from driftrl.config import RunConfig
-from driftrl.engines.local import config_text, failure_of
+from driftrl.engines.local import config_text, failure_of, start_worker
 from driftrl.engines.seam import LOG, Ended, Failure, Job
-from driftrl.training.process import prepare
 
 _CLOSE_SECONDS = 10.0
 BETWEEN = b"\0"
@@ -74,26 +73,12 @@ class Group:
 
     def launch(self) -> None:
         """Start the process."""
-        environment = dict(os.environ)
-        prepare(environment)
         self._reports, told_through = os.pipe()
         os.set_blocking(self._reports, False)
-        places = [directory for _, directory in self.members]
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                worker_command(places, told_through),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                pass_fds=(told_through,),
-                start_new_session=True,  # Ctrl-C is for whoever started it
-            )
+        command = worker_command([place for _, place in self.members], told_through)
+        told = BETWEEN.join(config_text(config) for config, _ in self.members)
+        self.process = start_worker(command, told, self.log, kept_open=[told_through])
         os.close(told_through)
-        assert self.process.stdin is not None
-        texts = [config_text(config) for config, _ in self.members]
-        self.process.stdin.write(BETWEEN.join(texts))
-        self.process.stdin.close()
 
     def ended(self, number: int) -> Ended | None:
         """Return how a member ended, or None while it has not."""

@@ -131,6 +131,13 @@ def check_learns(config: RunConfig) -> None:
     )
 
 
+def check_run(config: RunConfig) -> None:
+    """Refuse a run that could not begin, before anything of it is on disk."""
+    check_fits(config)
+    check_learns(config)
+    make_agent(config)
+
+
 def initial_state(agent: Agent, config: RunConfig) -> State:
     """Return what the agent of a run knows before its first episode."""
     return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))

@@ -48,6 +48,11 @@ def mended_cache() -> Iterator[None]:
             )
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Ask for one thread and for a cache of compiled code, unless the user has chosen.
 
