@@ -1,6 +1,7 @@
 """The grid of θ, the running maximum, interpolation, and the cache of trainings."""
 
 import json
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from driftrl.config import EnvironmentConfig
 from driftrl.config_deep import SACConfig
 from driftrl.envs.tasks import TASKS
 from driftrl.oracles import sac
+from driftrl.oracles.lookup import oracle_of_runs
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import SACOracleSettings
 from driftrl.oracles.sac_table import (
@@ -22,6 +24,7 @@ from driftrl.oracles.sac_table import (
     sac_cache_file,
     sac_table,
 )
+from driftrl.results.records import load_run
 
 TASK = "pendulum-decay"  # its nominal θ is 5, so the default grid is 0.5, 1, 1.5, …
 ENVIRONMENT = EnvironmentConfig(steps=20, action_repeat=5)
@@ -182,6 +185,35 @@ def test_what_is_known_needs_no_training_and_no_progress(computer: Computer) -> 
     after = sac_table(TASK, [1.0, 2.0], ENVIRONMENT, SETTINGS, lambda *_: pytest.fail())
     assert [one.optimum for one in after] == [one.optimum for one in before]
     assert computer.asked == [1.0, 2.0]
+
+
+def test_what_is_shipped_comes_before_the_cache(
+    computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sac_table(TASK, [1.0], ENVIRONMENT, SETTINGS)
+    path = sac_cache_file(TASK, ENVIRONMENT, SETTINGS)
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr("driftrl.oracles.sac_table._SHIPPED", tmp_path)
+    answers = sac_table(TASK, [1.0, 2.0, 1.0], ENVIRONMENT, SETTINGS)
+    assert [one.source for one in answers] == ["shipped", "computed", "shipped"]
+    answers = sac_table(TASK, [2.0], ENVIRONMENT, SETTINGS)
+    assert [one.source for one in answers] == ["cached"]
+    assert computer.asked == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("study", ["mujoco_decay_rates", "mujoco_environments"])
+def test_the_published_studies_need_no_training(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    records = Path(__file__).parents[2] / "docs" / "records" / f"{study}.tar.gz"
+    with tarfile.open(records) as packed:
+        packed.extractall(tmp_path, filter="data")
+    runs = [load_run(path.parent) for path in tmp_path.rglob("episodes.jsonl")]
+    assert len(runs) >= 18
+    for task in {run.task for run in runs}:
+        of_task = [run for run in runs if run.task == task]
+        oracle_of_runs(of_task, lambda *_: pytest.fail("it would be trained"))
 
 
 def test_other_questions_do_not_share_their_values(computer: Computer) -> None:

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 from driftrl.config import EnvironmentConfig
 from driftrl.envs.tasks import Task, task_named
 from driftrl.oracles.lookup import method_of
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import settings_for
-from driftrl.oracles.sac_table import grid_for, interpolated, raised, sac_cache_file
+from driftrl.oracles.sac_table import grid_for, interpolated, raised, trained_values
 from driftrl.oracles.table import cache_file, cached, find, shipped_tables
 
 _ROUNDING = 1e-9  # of the distance of two θ on a grid
@@ -52,7 +51,7 @@ def trainings_missing(
     row = task_named(task)
     if method_of(row) == "dp":
         return 0
-    held = cached(_sac_file(row, environment), environment)
+    held = _trained(row, environment)
     grid = grid_for(sorted(set(thetas)), _unit(row))
     missing = [theta for theta in grid if find(held, theta) is None]
     return len(missing) * settings_for(row.plant).seeds
@@ -64,12 +63,12 @@ def _known(task: str, environment: EnvironmentConfig) -> tuple[Optimum, ...]:
     if method_of(row) == "dp":
         shipped = shipped_tables().get(environment, [])
         return (*shipped, *cached(cache_file(environment), environment))
-    held = cached(_sac_file(row, environment), environment)
+    held = _trained(row, environment)
     return tuple(raised(held) if row.is_monotone(environment) else held)
 
 
-def _sac_file(row: Task, environment: EnvironmentConfig) -> Path:
-    return sac_cache_file(row.name, environment, settings_for(row.plant))
+def _trained(row: Task, environment: EnvironmentConfig) -> list[Optimum]:
+    return trained_values(row.name, environment, settings_for(row.plant))
 
 
 def _unit(row: Task) -> float:

@@ -4,15 +4,16 @@ A training takes a minute or more, so a schedule with many θ is not trained at 
 them: the grid has the spacing of ``SACOracleSettings``, and J* is interpolated
 linearly.  What is asked for is trained itself where that is no more work.
 
-The cache holds what was trained, a file for each task, environment and settings; what
-follows from it (``raised``, ``interpolated``) is computed anew for every question, so
+What was trained is held in files, one for each task, environment and settings: those of
+the published studies came with the package, others are in the user's cache.  What
+follows from them (``raised``, ``interpolated``) is computed anew for every question, so
 that the answer depends on the question alone.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from driftrl.oracles.table import (
 )
 
 REVISION = 1  # raised whenever the same question would get a different answer
+_SHIPPED = Path(__file__).with_name("trained")
 
 
 def sac_table(
@@ -48,14 +50,19 @@ def sac_table(
     thetas = [float(theta) for theta in thetas]
     row = task_named(task)
     grid = grid_for(thetas, settings.spacing * (abs(row.nominal) or 1.0))
-    path = sac_cache_file(task, environment, settings)
-    known = cached(path, environment)
+    shipped = _shipped(task, environment, settings)
+    known = trained_values(task, environment, settings)
     missing = [theta for theta in grid if find(known, theta) is None]
     computed = _compute(task, missing, environment, settings, progress)
     optima = [one for theta in grid if (one := find([*known, *computed], theta))]
     if row.is_monotone(environment):
         optima = raised(optima)
-    return [_answer(optima, theta, missing) for theta in thetas]
+    sources: dict[Source, list[float]] = {
+        "computed": missing,
+        "shipped": [one.theta for one in shipped],
+        "cached": grid,
+    }
+    return [_answer(optima, theta, sources) for theta in thetas]
 
 
 def sac_cache_file(
@@ -65,6 +72,21 @@ def sac_cache_file(
     described = json.dumps([REVISION, asdict(settings)], sort_keys=True)
     digest = hashlib.sha256(described.encode()).hexdigest()[:16]
     return cache_file(environment, f"sac-{task}-{digest}")
+
+
+def trained_values(
+    task: str, environment: EnvironmentConfig, settings: SACOracleSettings
+) -> list[Optimum]:
+    """Return the values that are held already: shipped ones, and the user's own."""
+    own = cached(sac_cache_file(task, environment, settings), environment)
+    return [*_shipped(task, environment, settings), *own]
+
+
+def _shipped(
+    task: str, environment: EnvironmentConfig, settings: SACOracleSettings
+) -> list[Optimum]:
+    name = sac_cache_file(task, environment, settings).name
+    return cached(_SHIPPED / name, environment)
 
 
 def grid_for(thetas: Sequence[float], unit: float) -> list[float]:
@@ -125,13 +147,16 @@ def interpolated(below: Optimum, above: Optimum, theta: float) -> Optimum:
 
 
 def _answer(
-    optima: Sequence[Optimum], theta: float, computed: Sequence[float]
+    optima: Sequence[Optimum], theta: float, sources: Mapping[Source, Sequence[float]]
 ) -> Answer:
+    """Return J*(θ), found in the first of the sources that holds it."""
     known = find(optima, theta)
     if known is not None:
-        new = any(same(known.theta, other) for other in computed)
-        source: Source = "computed" if new else "cached"
-        return Answer(known, source)
+        return next(
+            Answer(known, source)
+            for source, held in sources.items()
+            if any(same(known.theta, other) for other in held)
+        )
     below = max((one for one in optima if one.theta < theta), key=lambda one: one.theta)
     above = min((one for one in optima if one.theta > theta), key=lambda one: one.theta)
     return Answer(interpolated(below, above, theta), "interpolated")
