@@ -34,6 +34,29 @@ def test_curves_are_columns_of_the_records(study: StudyRegret) -> None:
     assert errors[2, 5] == study.runs_of("sombrl")[2].records[5].model_error
 
 
+def test_only_what_is_noisy_is_smoothed(study: StudyRegret) -> None:
+    smoothed = {one.key: one.over(5) for one in study_panels(study)}
+    told = {key: one.title.partition(", ")[2] for key, one in smoothed.items()}
+    assert {key: words for key, words in told.items() if words} == {
+        "returns": "mean of 5",
+        "model_error": "median of 5",
+        "coverage": "mean of 5",
+        "epistemic_std": "median of 5",
+    }
+    for panel in study_panels(study):
+        assert panel.over(1) is panel
+        expected, drawn = panel.curves.get("sombrl"), smoothed[panel.key].curves
+        if expected is None:
+            continue
+        middle = expected[:, 9:14]  # around episode 12
+        value = {
+            "mean of 5": middle.mean(axis=1),
+            "median of 5": np.median(middle, axis=1),
+        }
+        known = value.get(told[panel.key], expected[:, 11])
+        np.testing.assert_allclose(drawn["sombrl"][:, 11], known)
+
+
 def test_references_are_theta_and_its_optimum(study: StudyRegret) -> None:
     (theta,) = theta_panel(study).references
     np.testing.assert_array_equal(

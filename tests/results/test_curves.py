@@ -13,6 +13,7 @@ from driftrl.results.curves import (
     first_changes,
     minutes_a_run,
     reset_episodes,
+    running,
     soon_after_reset,
     stack_curves,
     theta_is_known,
@@ -52,6 +53,18 @@ def test_curves_end_where_the_shortest_run_does_and_none_is_nan() -> None:
     runs = [make_run([1.0] * 3), make_run([1.0] * 2)]
     stacked = stack_curves(runs, lambda record: record.model_error)
     np.testing.assert_allclose(stacked, [[np.nan, 0.2], [np.nan, 0.2]])
+
+
+def test_running_means_and_medians_by_hand() -> None:
+    curves = np.array([[1.0, 2.0, 6.0, np.nan, 100.0], [np.nan] * 5])
+    nothing = [np.nan] * 5
+    np.testing.assert_allclose(
+        running(curves, 3), [[1.5, 3.0, 4.0, 53.0, 100.0], nothing]
+    )
+    np.testing.assert_allclose(
+        running(curves, 5, by_median=True), [[2.0, 2.0, 4.0, 6.0, 53.0], nothing]
+    )
+    np.testing.assert_array_equal(running(curves, 1), curves)
 
 
 def test_buffer_span_is_n_minus_m() -> None:

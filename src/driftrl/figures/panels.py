@@ -4,7 +4,7 @@ The printed overview and the interactive page draw the same panels.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +15,7 @@ from driftrl.results.curves import (
     Measure,
     buffer_span,
     first_changes,
+    running,
     stack_curves,
     theta_is_known,
     theta_sequences,
@@ -56,9 +57,26 @@ class Panel:
     """Whether the quantity grows from zero, so that the axis should start there."""
     is_scale: bool = False
     """Whether ratios matter more than differences, so that a log axis may be used."""
+    is_noisy: bool = False
+    """Whether it is measured in each episode anew, so that many hide its course."""
     as_percent: bool = False
     missing: str = "Not recorded."
     """What is said if there is nothing to draw."""
+
+    def over(self, width: int) -> "Panel":
+        """Return the panel with noise smoothed over ``width`` episodes, and named so.
+
+        Where ratios matter it is the median, lest a single episode hide its neighbours.
+        """
+        if not self.is_noisy or width <= 1:
+            return self
+        kind = "median" if self.is_scale else "mean"
+        curves = {
+            method: running(values, width, by_median=self.is_scale)
+            for method, values in self.curves.items()
+        }
+        title = f"{self.title}, {kind} of {width}"
+        return replace(self, title=title, curves=curves)
 
     @property
     def is_empty(self) -> bool:
@@ -204,6 +222,7 @@ def return_panel(study: StudyRegret) -> Panel:
         caption=f"Return of the policy of each episode{beside}",
         curves=_measured(study, achieved_return),
         references=optima,
+        is_noisy=True,
     )
 
 
@@ -256,6 +275,7 @@ def error_panel(study: StudyRegret) -> Panel:
         "changes.",
         curves=_measured(study, lambda record: record.model_error),
         is_scale=True,
+        is_noisy=True,
         missing=_NO_MODEL,
     )
 
@@ -278,6 +298,7 @@ def coverage_panel(study: StudyRegret) -> Panel:
         "model is surer than it should be.",
         curves=curves,
         references=(reference,) if is_recorded else (),
+        is_noisy=True,
         as_percent=True,
         missing=_NO_MODEL,
     )
@@ -293,6 +314,7 @@ def epistemic_panel(study: StudyRegret) -> Panel:
         "learned, in the units of the model error.",
         curves=_measured(study, lambda record: record.epistemic_std),
         is_scale=True,
+        is_noisy=True,
     )
 
 

@@ -1,6 +1,7 @@
 """Columns of the records as curves over episodes, and what can be read off them."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
@@ -23,6 +24,23 @@ def stack_curves(runs: Sequence[Run], measure: Measure) -> Float[np.ndarray, "K 
     # NumPy reads None as NaN when it is told to make floats.
     rows = [[measure(record) for record in run.records[:episodes]] for run in runs]
     return np.array(rows, dtype=float).reshape(len(runs), episodes)
+
+
+def running(
+    curves: Float[np.ndarray, "K N"], width: int, *, by_median: bool = False
+) -> Float[np.ndarray, "K N"]:
+    """Return the mean, or the median, of the ``width`` episodes around each one.
+
+    ``width`` is odd, so that as many are before it as after.  Near the ends there are
+    fewer.  NaN is left out; where all of them are, it stays.
+    """
+    reach = width // 2
+    assert width == 2 * reach + 1, width
+    padded = np.pad(curves, ((0, 0), (reach, reach)), constant_values=np.nan)
+    around = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of all being NaN
+        return (np.nanmedian if by_median else np.nanmean)(around, axis=-1)
 
 
 def minutes_a_run(runs: Sequence[Run]) -> float:
