@@ -147,7 +147,9 @@ def test_files_that_are_not_toml(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = = 1")
     with pytest.raises(InputError, match="not valid TOML"):
         read_toml(tmp_path / "bad.toml")
-    with pytest.raises(InputError, match="incomplete.*Not given: task"):
+    with pytest.raises(
+        InputError, match="The configuration is incomplete: it needs task"
+    ):
         from_dict(RunConfig, {"method": "sombrl"})
 
 

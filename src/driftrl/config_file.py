@@ -10,11 +10,11 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from driftrl.errors import InputError, unknown_name
+from driftrl.errors import InputError, require, unknown_name
 
 T = TypeVar("T")
 
@@ -47,14 +47,19 @@ def from_dict(cls: type[T], table: Mapping[str, Any], place: str = "") -> T:
         if key not in names:
             raise unknown_name("configuration key", where, _paths(place, names))
         values[key] = _convert(hints[key], value, where)
-    try:
-        return cls(**values)
-    except TypeError as error:
-        missing = [name for name in names if name not in values]
-        raise InputError(
-            f"The table {place or 'of the configuration'!r} is incomplete: {error}. "
-            f"Not given: {', '.join(missing)}."
-        ) from None
+    missing = [name for name in _required(cls) if name not in values]
+    table_name = f"The table {place!r}" if place else "The configuration"
+    require(not missing, f"{table_name} is incomplete: it needs {', '.join(missing)}.")
+    return cls(**values)
+
+
+def _required(cls: type) -> list[str]:
+    """Return the fields that have no default."""
+    return [
+        item.name
+        for item in fields(cls)
+        if item.init and item.default is MISSING and item.default_factory is MISSING
+    ]
 
 
 def overridden(config: T, changes: Mapping[str, Any]) -> T:

@@ -42,8 +42,8 @@ def unknown_name(kind: str, received: str, known: Iterable[str]) -> InputError:
     known = sorted(known)
     near = difflib.get_close_matches(received, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    listed = ", ".join(known)
-    return InputError(f"Unknown {kind} {received!r}. {hint}Known: {listed}.")
+    listed = f"Known: {', '.join(known)}." if known else "There is none."
+    return InputError(f"Unknown {kind} {received!r}. {hint}{listed}")
 
 
 def require(condition: bool, message: str) -> None:

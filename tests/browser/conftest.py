@@ -1,15 +1,18 @@
 """Made-up studies, written, reported on, and opened in a real Chromium."""
 
 import functools
+import io
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.image
 import numpy as np
 import pytest
 
+from driftrl.figures.part import Picture
 from driftrl.figures.report import Origin, report_page
 from driftrl.regret import OracleTable, OracleValue
 from driftrl.results.comparison import Comparison, compare_problems
@@ -100,17 +103,29 @@ def study() -> Comparison:
     return comparison((1.0,))
 
 
+def blank_picture(width: int, height: int) -> bytes:
+    written = io.BytesIO()
+    pixels = np.ones((height, width))
+    matplotlib.image.imsave(written, pixels, cmap="gray", vmin=0, vmax=1, format="png")
+    return written.getvalue()
+
+
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The page of one problem, and that of three."""
+    """The page of one problem, that of three, and one with a printed figure."""
     folder = tmp_path_factory.mktemp("pages")
     source = Source("study", Path("study"), "A study", "", "name = 'study'\n")
     origin = Origin((source,), "driftrl report study")
     found = {}
-    for name, rates in {"one": (1.0,), "three": (0.1, 0.5, 1.0)}.items():
+    printed = {"": [Picture("Printed", "A caption.", blank_picture(1_980, 600))]}
+    for name, rates, pictures in [
+        ("one", (1.0,), None),
+        ("three", (0.1, 0.5, 1.0), None),
+        ("pictured", (1.0,), printed),
+    ]:
         found[name] = folder / f"{name}.html"
         text = report_page(
-            comparison(rates), "Falling <torque>", "Three agents.", None, origin
+            comparison(rates), "Falling <torque>", "Three agents.", pictures, origin
         )
         found[name].write_text(text, encoding="utf-8")
     return found

@@ -1,13 +1,17 @@
 """The report as people use it: looked at, pointed at, clicked, saved, printed."""
 
+import base64
 import csv
+import gzip
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from driftrl.figures.aggregates import aggregates_of
 from driftrl.results.comparison import Comparison
 from driftrl.results.records import COLUMNS
 
@@ -156,23 +160,76 @@ def test_the_data_of_a_figure_is_saved(open_page: Open, study: Comparison) -> No
             np.testing.assert_allclose(found, values, rtol=1e-6)
     # θ, J*, and regret and return of three methods.
     assert len(rows) == 8 * 30
-    opened.draw("finals")
+
+
+def test_intervals_that_are_drawn_are_saved(open_page: Open, study: Comparison) -> None:
+    opened, (whole,) = open_page("one"), study.studies
     _, text = opened.download("figure:has(#plot-finals) button.csv")
-    finals = {
-        (row["method"], int(row["seed"])): float(row["value"]) for row in rows_of(text)
-    }
-    for one in study.studies[0].methods:
-        for seed, value in zip(one.seeds, one.final.values, strict=True):
-            assert finals[one.method, seed] == pytest.approx(value, rel=1e-6)
-
-
-def test_a_figure_without_names_for_its_columns_is_saved(open_page: Open) -> None:
-    opened = open_page("one")
-    opened.draw("aggregate-profile")
-    _, text = opened.download("figure:has(#plot-aggregate-profile) button.csv")
     rows = rows_of(text)
-    assert {row["series"] for row in rows} == {"SOMBRL", "R-OMBRL", "SW-OMBRL"}
-    assert all(0.0 <= float(row["y"]) <= 1.0 for row in rows)
+    assert list(rows[0]) == ["method", "of", "seed", "regret", "lower", "upper"]
+    seeds = {
+        (row["method"], row["seed"]): row["regret"]
+        for row in rows
+        if row["of"] == "one seed"
+    }
+    means = {row["method"]: row for row in rows if row["of"] == "mean"}
+    for one in whole.methods:
+        for seed, value in zip(one.seeds, one.final.values, strict=True):
+            saved = float(seeds[one.method, str(seed)])
+            assert saved == pytest.approx(value, rel=1e-6)
+        row, interval = means[one.method], one.final.student
+        found = [float(row[name]) for name in ("regret", "lower", "upper")]
+        expected = [one.final.mean, interval.low, interval.high]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    _, text = opened.download("figure:has(#plot-differences) button.csv")
+    assert list(rows_of(text)[0])[:4] == ["method", "baseline", "of", "seed"]
+    aggregates = aggregates_of(study)
+    assert aggregates is not None
+    _, text = opened.download("figure:has(#plot-aggregate-profile) button.csv")
+    shares = [row for row in rows_of(text) if row["method"] == "sombrl"]
+    profile = aggregates.methods["sombrl"].profile
+    for name, expected in {
+        "threshold": aggregates.thresholds,
+        "share_of_runs": profile.value,
+        "lower": profile.interval.low,
+        "upper": profile.interval.high,
+    }.items():
+        found = [float(row[name]) for row in shares]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    _, text = opened.download("figure:has(#plot-aggregate-improvement) button.csv")
+    for row in rows_of(text):
+        chance = aggregates.methods[row["method"]].improvement
+        assert chance is not None and row["baseline"] == "sombrl"
+        assert float(row["probability"]) == pytest.approx(float(chance.value))
+        assert float(row["lower"]) == pytest.approx(float(chance.interval.low))
+        assert float(row["upper"]) == pytest.approx(float(chance.interval.high))
+
+
+def test_a_figure_is_saved_before_it_was_seen(open_page: Open) -> None:
+    opened = open_page("one")
+    for key in ("temperature", "run"):
+        assert opened.page.locator(f"#plot-{key}.js-plotly-plot").count() == 0
+        button = f"figure:has(#plot-{key}) button.csv"
+        with opened.page.expect_download() as coming:
+            opened.page.evaluate("one => document.querySelector(one).click()", button)
+        assert len(rows_of(coming.value.path().read_text())) >= 30
+
+
+@pytest.mark.parametrize("level", [0, 1, 6, 9])
+def test_data_is_unpacked_as_it_was(open_page: Open, level: int) -> None:
+    opened = open_page("one")
+    noise = np.random.default_rng(level).integers(0, 256, 70_000, np.uint8).tobytes()
+    words = " ".join(str(n * n % 977) for n in range(40_000)).encode()
+    for data in (b"", b"a", b"a" * 1000, b"abc" * 5, noise, words, words + noise):
+        packed = base64.b64encode(gzip.compress(data, level, mtime=0)).decode()
+        found = opened.page.evaluate(
+            """text => {
+              const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+              return Array.from(new Inflating(bytes).whole());
+            }""",
+            packed,
+        )
+        assert bytes(found) == data
 
 
 def test_the_records_are_saved_as_they_were(open_page: Open, study: Comparison) -> None:
@@ -207,7 +264,7 @@ def test_a_phone_scrolls_in_one_direction_alone(open_page: Open, name: str) -> N
     )
     assert widths == [390, 390]
     outside = opened.page.evaluate(
-        """Array.from(document.querySelectorAll(".main-svg, img, select, button"))
+        """Array.from(document.querySelectorAll(".main-svg, select, button"))
            .filter(one => one.getBoundingClientRect().right > 391).length"""
     )
     assert outside == 0
@@ -240,6 +297,31 @@ def test_the_page_prints_itself_whole(open_page: Open) -> None:
     assert document.startswith(b"%PDF")
     drawn = opened.page.locator(".js-plotly-plot").count()
     assert drawn >= len(opened.boxes()) - 1  # the run is read when it is looked at
+
+
+def test_a_page_that_is_printed_at_once_has_its_figures(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    page = browser.new_page()
+    page.goto(pages["one"].as_uri())
+    page.pdf(format="A4")
+    boxes = page.locator(".plot").count()
+    assert page.locator(".plot .scatterlayer .trace").count() >= boxes - 1
+    assert page.locator(".js-plotly-plot").count() >= boxes - 1
+    page.close()
+
+
+def test_a_phone_can_read_pictures_and_is_told_what_is_cut(open_page: Open) -> None:
+    opened = open_page("pictured", PHONE)
+    box = opened.page.locator("figure.picture .scroll.cut")
+    box.wait_for()
+    assert box.locator("img").bounding_box()["width"] == 720
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    hint = "box => getComputedStyle(box, '::before').content"
+    assert "scroll sideways to see the rest" in box.evaluate(hint)
+    assert opened.page.locator(".scroll.cut:has(table)").count() >= 1
+    wide = open_page("pictured")
+    assert wide.page.locator("figure.picture .scroll.cut").count() == 0
 
 
 def test_the_page_links_to_its_problems(open_page: Open) -> None:

@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints, and its exit status."""
 
+import errno
 import json
 import os
 import signal
@@ -167,9 +168,49 @@ def test_a_full_disk_is_a_sentence(
     assert main(argv) == 1
     err = said(capsys)[1]
     assert "No space left on device" in err and "kept" in err and "Traceback" not in err
+    assert "make room, and run the same command again" in err
     monkeypatch.undo()
     assert main([*argv, "--resume"]) == 0
     assert len((tmp_path / "r" / "episodes.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_place_that_can_not_be_written_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    argv = ["run", "pendulum", *TINY, "--out"]
+    for out, reason in (
+        (tmp_path / "file" / "r", "Not a directory"),
+        (tmp_path / "file", "File exists"),
+        (Path("/proc/r"), "No such file or directory"),
+    ):
+        assert main([*argv, str(out)]) == 1
+        err = said(capsys)[1]
+        assert f"driftrl: {reason} ({out}). " in err and "make room" not in err
+        assert "Choose another place (--out), or mend this one." in err
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "make room"),
+        (errno.EDQUOT, "make room"),
+        (errno.EMFILE, "mend that"),
+    ],
+)
+def test_what_helps_depends_on_what_the_system_says(
+    number: int,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: list[str]) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("driftrl.cli.listing.main", fail)
+    assert main(["list"]) == 1
+    assert f"driftrl: {os.strerror(number)}. " in (err := said(capsys)[1])
+    assert f"is kept: {remedy}, and run the same command again" in err
 
 
 def test_input_errors_end_with_their_own_status(

@@ -190,10 +190,22 @@ def test_episodes_of_before_count_from_the_start_on(
     tmp_path: Path, checkpoints: None
 ) -> None:
     (tmp_path / RUNS[1].name / "checkpoint" / "000002").mkdir(parents=True)
+    (tmp_path / RUNS[1].name / "episodes.jsonl").write_text("{}\n" * 2)
     engine = ScriptedEngine({0: [[*DONE]], 1: [["episode", "finish"]]}, most_at_once=1)
     seen: list[int] = []
     play(engine, tmp_path, on_status=lambda status: seen.append(status.episodes_done))
     assert seen == [3, 4, 5, 5, 6, 6]
+
+
+def test_a_finished_run_whose_last_row_is_torn_is_gone_on_with(
+    tmp_path: Path, checkpoints: None
+) -> None:
+    for run, rows in zip(RUNS, ("{}\n{}\n{}", "{}\n{}\n{}\n"), strict=True):
+        (tmp_path / run.name / "checkpoint" / "000003").mkdir(parents=True)
+        (tmp_path / run.name / "episodes.jsonl").write_text(rows)
+    engine = ScriptedEngine({0: [["finish"]]})
+    assert play(engine, tmp_path) == ()
+    assert engine.started == [0]
 
 
 def test_a_log_tells_why_its_run_was_stopped(tmp_path: Path, checkpoints: None) -> None:

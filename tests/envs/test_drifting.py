@@ -1,13 +1,29 @@
 """The drifting pendulum: Gymnasium's, with θ_n in force and nothing else changed."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from driftrl.config import EnvironmentConfig
-from driftrl.drift.schedules import Constant, Exponential, Step
+from driftrl.drift.schedules import (
+    SCHEDULES,
+    Constant,
+    Cyclic,
+    Exponential,
+    Join,
+    Linear,
+    Logarithmic,
+    Piecewise,
+    RandomWalk,
+    Schedule,
+    Step,
+)
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
+from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.errors import InputError
 
 ONCE = EnvironmentConfig(steps=200, action_repeat=1)
@@ -142,10 +158,52 @@ def test_it_draws_itself() -> None:
     env.close()
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Step(2.0, -1.0, start=100),
+        Exponential(2.0, -1.0, rate=0.01),
+        Linear(2.0, -1.0, duration=99),
+        Cyclic(2.0, -1.0, start=30),
+        RandomWalk(2.0, -1.0, initial=1.0),
+        Logarithmic(2.0, -1.0),
+        Piecewise(values=(2.0, -1.0, 1.0), boundaries=(8, 9)),
+        Join(parts=(Constant(), Step(2.0, -1.0), Constant()), boundaries=(5, 20)),
+    ],
+    ids=lambda schedule: schedule.kind,
+)
+def test_a_schedule_that_comes_to_what_is_not_allowed_is_refused_at_once(
+    schedule: Schedule,
+) -> None:
+    assert schedule(1) >= 0  # the first episode could be lived
+    with pytest.raises(InputError, match=r"at least 0, received -1\.0"):
+        make_env("pendulum", ONCE, schedule)
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEDULES.keys() - {"unknown"}))
+def test_looking_ahead_leaves_the_first_theta_in_force(kind: str) -> None:
+    schedule = SCHEDULES[kind]()
+    asked: list[float] = []
+
+    class Told(PendulumPlant):
+        def set_parameters(self, values: Mapping[str, float]) -> None:
+            asked.append(values["torque"])
+            super().set_parameters(values)
+
+    assert DriftingEnv(Told(ONCE), {"torque": schedule}).theta == schedule(1)
+    low, high, now = asked
+    assert now == schedule(1)
+    assert all(low <= schedule(clock) <= high for clock in range(200))
+
+
 def test_refusals() -> None:
     with pytest.raises(InputError, match="whole number from 1, received 0"):
         make_env("pendulum").reset(seed=0, options={"episode": 0})
-    with pytest.raises(InputError, match="at least 0, got -1"):
+    with pytest.raises(InputError, match="at least 0, received -1"):
         freeze("pendulum", -1.0)
+    friction = replace(ONCE, parameter="friction")
+    says = "The pendulum has no parameter 'friction'; it has 'torque' alone"
+    with pytest.raises(InputError, match=says):
+        make_env("pendulum", friction)
     with pytest.raises(InputError, match="Unknown task 'pendulim'"):
         make_env("pendulim")

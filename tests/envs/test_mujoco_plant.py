@@ -218,7 +218,7 @@ def test_an_unstable_simulation_is_a_fault() -> None:
     env.reset(seed=0)
     env.step(np.zeros(6))
     env._plant._inner.data.qvel[:] = 1e12  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(EnvironmentFault, match=r"HalfCheetah became unstable \(BADQ"):
+    with pytest.raises(EnvironmentFault, match=r"'halfcheetah' became unstable \(BADQ"):
         env.step(np.zeros(6))
     env.reset(seed=0)
     env.step(np.zeros(6))  # and a reset mends it
@@ -239,7 +239,22 @@ def test_a_parameter_that_is_not_there_is_refused(
 ) -> None:
     drift = Constant(value=1.0)
     env = make_env("halfcheetah", drift=drift)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=f"Task 'halfcheetah'.*{says}"):
         env._plant.set_parameters({parameter: theta})
-    with pytest.raises(InputError, match="HalfCheetah.*noise_std"):
+    with pytest.raises(InputError, match="Task 'halfcheetah' has no process noise"):
         make_env("halfcheetah", replace(CHEETAH.environment, noise_std=0.1))
+
+
+def test_what_drifts_beside_theta_is_looked_ahead_too() -> None:
+    falling = Step(theta_max=1.0, theta_min=-1.0, start=9)
+    also = (FurtherDrift("friction", falling),)
+    says = r"Task 'hopper': θ of parameter 'friction' must be .* received -1\.0"
+    with pytest.raises(InputError, match=says):
+        make_env("hopper", also=also)
+    allowed = (FurtherDrift("payload:torso", Step(3.0, 0.0, start=9)),)
+    env, still = make_env("hopper", also=allowed), freeze("hopper", 1.0)
+    heavier = model_of(env).body_mass - model_of(still).body_mass
+    np.testing.assert_array_equal(heavier, [0, 3, 0, 0, 0])  # the world, the torso, …
+    np.testing.assert_array_equal(
+        model_of(env).actuator_gear, model_of(still).actuator_gear
+    )

@@ -124,6 +124,7 @@ from tests.envs.test_own import Press
 def make(): return Press()
 def limited(): return gymnasium.wrappers.TimeLimit(Press(), 77)
 def broken(): return 3
+def burning(): raise RuntimeError("no licence")
 def sized(size, colour="red"): return Press()
 number = 4
 class inner:
@@ -152,6 +153,7 @@ def test_environments_are_made_by_name(module: str) -> None:
         ("{}:nothing", "has no 'nothing'"),
         ("{}:number", "must be a function or class"),
         ("{}:broken", "made 3, which is no gymnasium.Env"),
+        ("{}:burning", "made no environment: RuntimeError: no licence"),
         ("no_such_module_at_all:make", "no module 'no_such_module_at_all'"),
         ("{}:sized", r"missing a required argument: 'size'. Write a function without"),
         ("{}.py:make", "a file, and .* imports it: write my_own_press:make"),

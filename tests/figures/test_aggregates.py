@@ -164,6 +164,11 @@ def test_even_chances_are_called_so() -> None:
         "The interval of SW-OMBRL contains 50\u00a0%."
     )
     assert len(aggregate_sentences(made_up(apart=1.0))) == 2
+    # The best is none of two that came to the same.
+    assert aggregate_sentences(made_up(apart=0.0))[0].startswith(
+        "Over 2 problems and 8 runs of each method, SOMBRL and SW-OMBRL share the best "
+        "interquartile mean, with"
+    )
 
 
 def test_winning_every_pair_is_not_called_certain() -> None:

@@ -1,5 +1,6 @@
 """Interactive figures carry the same numbers as the printed ones."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from driftrl.figures.interactive import interactive_figures
 from driftrl.figures.part import part_of
-from driftrl.regret import StudyRegret
+from driftrl.regret import OracleTable, StudyRegret, compare_methods
+from driftrl.results.records import Run
 
 
 def plain(study: StudyRegret, key: str, every: int = 1) -> dict[str, Any]:
@@ -83,6 +85,25 @@ def test_differences_show_each_seed_and_the_t_interval(study: StudyRegret) -> No
     assert mean == estimate.mean
     np.testing.assert_allclose(mean + reach["array"][0], estimate.student.high)
     np.testing.assert_allclose(mean - reach["arrayminus"][0], estimate.student.low)
+    interval = [estimate.student.low, estimate.student.high]
+    np.testing.assert_allclose(mark["customdata"], [interval], rtol=1e-6)
+    labels = {"method": "r-ombrl", "baseline": "sombrl", "of": "mean"}
+    assert mark["meta"]["labels"] == labels
+    assert list(mark["meta"]["columns"]) == ["lower", "upper", "regret_difference"]
+
+
+def test_no_difference_at_all_is_drawn_in_the_middle(
+    runs: list[Run], table: OracleTable
+) -> None:
+    kept = [run for run in runs if run.method == "sombrl"]
+    twins = [
+        dataclasses.replace(run, config={**run.config, "method": "sw-ombrl"})
+        for run in kept
+    ]
+    equal = compare_methods([*kept, *twins], table)
+    figure = plain(equal, "differences")
+    assert figure["layout"]["xaxis"]["range"] == [-1, 1]
+    assert figure["data"][0]["x"] == [0.0] * 5
 
 
 def test_what_was_not_recorded_is_not_drawn(single: StudyRegret) -> None:
@@ -94,7 +115,7 @@ def test_final_scores_show_every_method(study: StudyRegret) -> None:
     dots = figure["data"][::2]
     for trace, one in zip(dots, study.methods, strict=True):
         np.testing.assert_allclose(trace["x"], one.final.values, rtol=1e-6)
-        assert trace["meta"]["labels"] == {"method": one.method}
+        assert trace["meta"]["labels"] == {"method": one.method, "of": "one seed"}
     assert figure["layout"]["xaxis"]["title"]["text"] == "R<sub>30</sub>"
 
 

@@ -241,6 +241,8 @@ def test_the_optimum_is_then_a_mean_with_its_range() -> None:
     band, middle = (one for one in drawn.data if one.legendgroup == "J*(θ), optimum")
     assert (list(band.x), list(band.y)) == ([1, 2, 2, 1], [10.0, 10.0, 7.0, 10.0])
     assert middle.name == "J*(θ), optimum"
+    assert list(middle.customdata) == [[10.0, 10.0], [7.0, 10.0]]
+    assert list(middle.meta["columns"]) == ["episode", "mean", "lower", "upper"]
 
 
 def test_the_summary_says_that_theta_differs() -> None:

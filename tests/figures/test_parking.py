@@ -14,6 +14,7 @@ from driftrl.figures.parking import (
     car_places,
     drives_of,
     parking_figure,
+    parking_words,
     shown_episodes,
     view,
 )
@@ -105,6 +106,9 @@ def drive(*places: tuple[float, float, float], total: float = 0.0) -> Trajectory
 
 def test_the_last_episodes_before_the_change_and_of_all(parked: StudyRegret) -> None:
     assert shown_episodes(parked) == [3, 6]
+    _, caption = parking_words(parked)
+    assert "and the dotted line marks where θ begins to change. Right" in caption
+    assert "in the last before θ began to change. Cars" in caption
     assert list(drives_of(parked)) == [
         *(("sombrl", 3), ("r-ombrl", 3), ("sombrl", 6), ("r-ombrl", 6))
     ]
@@ -116,6 +120,8 @@ def test_the_last_episodes_before_the_change_and_of_all(parked: StudyRegret) -> 
 def test_one_row_where_theta_does_not_change_or_is_not_known(tmp_path: Path) -> None:
     early = [car_run(tmp_path, "sombrl", 0, THETAS[:2])]
     assert shown_episodes(compare_methods(early, TABLE)) == [2]
+    _, caption = parking_words(compare_methods(early, TABLE))
+    assert "to either side. Right" in caption and "in the last episode. Cars" in caption
     # One run has passed the change, and another is not yet where the first was then.
     apart = [*early, car_run(tmp_path, "r-ombrl", 0)]
     assert shown_episodes(compare_methods(apart, TABLE)) == [2]

@@ -14,12 +14,13 @@ import pytest
 import driftrl
 import driftrl.figures
 from driftrl.figures.part import Picture
+from driftrl.figures.problems import problems_caption
 from driftrl.figures.report import ALL, Origin, report_page
 from driftrl.figures.wording import comparison_summary, number, study_summary
 from driftrl.regret import OracleTable, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison
 from driftrl.results.origin import Source
-from driftrl.results.records import COLUMNS
+from driftrl.results.records import COLUMNS, Run
 
 PageData = Callable[[str], dict[str, Any]]
 PageBytes = Callable[[str, str], bytes]
@@ -315,11 +316,36 @@ def test_pictures_stand_first_or_in_their_section(page_of_rates: str) -> None:
     )
     assert own.index("<nav>") < whole < own.index('id="problem-1"')
     assert own.index('id="problem-3"') < part
-    images = re.findall(r'<img alt="([^"]*)" width="([^"]*)" src="(data:[^,]*),', own)
+    images = re.findall(
+        r'<div class="scroll"><img alt="([^"]*)" width="([^"]*)" style="([^"]*)" '
+        r'src="(data:[^,]*),',
+        own,
+    )
+    # No narrower than can be read, and a small one no wider than it is.
     assert images == [
-        ("All &lt;rates&gt;", "300", "data:image/png;base64"),
-        ("One rate", "300", "data:image/png;base64"),
+        ("All &lt;rates&gt;", "300", "min-width:300px", "data:image/png;base64"),
+        ("One rate", "300", "min-width:300px", "data:image/png;base64"),
     ]
+
+
+def test_a_line_that_is_not_drawn_is_not_spoken_of(
+    runs: list[Run], study: StudyRegret, page: str
+) -> None:
+    said = "the dotted line marks where θ begins to change"
+    assert said in page and said in problems_caption([study])
+    # θ has changed from the first episode on, so that it never began to.
+    late = [
+        dataclasses.replace(row, episode=row.episode - 10)
+        for run in runs
+        for row in run.records[10:]
+    ]
+    falling = [
+        dataclasses.replace(run, records=tuple(late[20 * n : 20 * n + 20]))
+        for n, run in enumerate(runs)
+    ]
+    other = compare_methods(falling, study.table)
+    assert said not in report_page(Comparison((other,)), "A title", "")
+    assert said not in problems_caption([other])
 
 
 def test_one_problem_needs_no_navigation(page: str) -> None:

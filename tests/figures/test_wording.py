@@ -103,6 +103,28 @@ def test_the_whole_summary_of_a_small_study() -> None:
     ]
 
 
+def test_equal_runs_are_called_equal() -> None:
+    runs = [
+        make_run(method, seed, [value])
+        for method in ("sombrl", "sw-ombrl")
+        for seed, value in enumerate([-110.0, -150.0])
+    ]
+    assert study_summary(compare_methods(runs, TABLE))[:2] == [
+        "After 1 episode of pendulum, SOMBRL and SW-OMBRL have the same cumulative "
+        "dynamic regret, 30.0 ± 20.0 (mean ± standard error over 2 seeds).",
+        "SW-OMBRL equals SOMBRL on the same 2 seeds.",
+    ]
+    runs += [make_run("r-ombrl", seed, [-160.0]) for seed in (0, 1)]
+    study = compare_methods(runs, TABLE, problem="a=1")
+    assert study_summary(study)[0].startswith(
+        "After 1 episode of pendulum with a = 1, SOMBRL and SW-OMBRL share the lowest "
+        "cumulative dynamic regret, 30.0"
+    )
+    (sentence, *_) = comparison_summary(Comparison((study,)))
+    assert "SOMBRL and SW-OMBRL share the lowest cumulative dynamic" in sentence
+    assert sentence.endswith("and SW-OMBRL is equal on every seed.")
+
+
 def test_the_problem_is_named_where_there_are_several() -> None:
     study = compare_methods([make_run("sombrl", 0, [-110.0])], TABLE, problem="a=0.1")
     assert study_summary(study)[0].startswith(

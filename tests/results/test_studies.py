@@ -1,6 +1,7 @@
 """Several studies: what they share is compared, and what they do not is kept apart."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,12 @@ NEW = compared(
 
 def test_one_study_stays_what_it_is() -> None:
     assert merge_studies({"old": OLD}) is OLD
+
+
+def test_what_was_said_of_a_study_is_said_of_both() -> None:
+    damaged = replace(OLD, notes=("Left out: a: no config.toml.",))
+    merged = merge_studies({"old": damaged, "new": NEW})
+    assert merged.notes == ("old: Left out: a: no config.toml.",)
 
 
 def test_a_problem_that_studies_share_is_compared() -> None:

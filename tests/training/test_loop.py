@@ -11,15 +11,18 @@ import pytest
 
 from driftrl.agents.gp_agent import GPPolicy
 from driftrl.config import RunConfig
-from driftrl.config_file import overridden, read_toml
+from driftrl.config_file import overridden, read_toml, to_dict, toml_text
 from driftrl.config_gp import ICEMConfig
-from driftrl.envs.drifting import DriftingEnv, freeze, make_env
+from driftrl.drift.schedules import Step
+from driftrl.envs.drifting import DriftingEnv, environment_of, freeze, make_env
 from driftrl.envs.plants import known_reward
 from driftrl.envs.tasks import task_named
 from driftrl.errors import CorruptFile, EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import loop
+from driftrl.training.assembly import check_run
 from driftrl.training.checkpoint import saved_checkpoints
+from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
 
 
@@ -200,7 +203,7 @@ def test_no_readable_checkpoint_is_an_error_that_touches_nothing(
     ("rows", "sentence"),
     [
         (None, "episodes.jsonl is missing.* 3 episodes far"),
-        (2, "holds 2 complete rows"),
+        (1, "holds 1 complete rows where 3 were expected"),
     ],
 )
 def test_missing_rows_are_an_error(
@@ -214,6 +217,19 @@ def test_missing_rows_are_an_error(
         run(tiny, tmp_path, resume=True)
 
 
+def test_a_torn_last_row_is_written_again(tiny: RunConfig, tmp_path: Path) -> None:
+    whole = run(tiny, tmp_path / "whole")
+    run(tiny, tmp_path / "torn")
+    path = tmp_path / "torn" / "episodes.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    told: list[str] = []
+    loop.run(tiny, path.parent, resume=True, on_episode=ignore, warn=told.append)
+    assert rows_of(path.parent) == whole
+    (sentence,) = told
+    assert "holds 4 whole rows where 5 episodes had ended" in sentence
+    assert sentence.endswith("the run goes on after episode 4.")
+
+
 def test_a_directory_with_another_run_is_refused(
     tiny: RunConfig, tmp_path: Path
 ) -> None:
@@ -223,6 +239,59 @@ def test_a_directory_with_another_run_is_refused(
         InputError, match=r"different run: forgetting\.window is 2 there and 3 here"
     ):
         run(other, tmp_path, resume=True)
+
+
+def test_a_refused_run_leaves_nothing(tiny: RunConfig, tmp_path: Path) -> None:
+    unknown = overridden(tiny, {"environment": {"parameter": "gear"}})
+    falling = dataclasses.replace(tiny, drift=Step(theta_min=-1.0, start=4))
+    for refused in (unknown, falling):
+        with pytest.raises(InputError, match="The pendulum"):
+            run(refused, tmp_path / "r")
+        with pytest.raises(InputError, match="The pendulum"):
+            check_run(refused)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_without_an_episode_is_free(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    Session(tiny, tmp_path / "r", warn=ignore).close()
+    other = overridden(tiny, {"forgetting": {"window": 3}, "seed": 7})
+    rows = run(other, tmp_path / "r")
+    assert rows == run(other, tmp_path / "fresh")
+    written = [(tmp_path / name / "config.toml").read_text() for name in ("r", "fresh")]
+    assert written[0] == written[1]
+
+
+def test_a_directory_with_an_episode_that_was_not_learned_from_is_not_free(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    with Session(tiny, tmp_path / "r", warn=ignore) as session:
+        env = environment_of(tiny)
+        loop.collect(session, env, tiny.seed, place=session.place)
+        session.end_episode(theta=env.theta)
+    before = (tmp_path / "r" / "config.toml").read_bytes()
+    other = overridden(tiny, {"forgetting": {"window": 3}})
+    for resume in (False, True):
+        with pytest.raises(InputError, match="holds a different run"):
+            run(other, tmp_path / "r", resume=resume)
+    assert (tmp_path / "r" / "config.toml").read_bytes() == before
+    assert run(tiny, tmp_path / "r", resume=True) == run(tiny, tmp_path / "whole")
+
+
+def test_only_files_of_runs_are_replaced(tiny: RunConfig, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# by hand\n" + toml_text(to_dict(tiny)))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="holds a different run"):
+        run(overridden(tiny, {"forgetting": {"window": 3}}), tmp_path)
+    assert path.read_bytes() == before
+    path.unlink()
+    (tmp_path / "episodes.jsonl").touch()  # of no episode
+    assert len(run(tiny, tmp_path)) == 5
+    path.unlink()
+    with pytest.raises(InputError, match="has episodes but no config.toml"):
+        run(tiny, tmp_path, resume=True)
 
 
 def test_a_begun_run_needs_resume(tiny: RunConfig, tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_variants_lie_over_settings(tmp_path: Path) -> None:
         ({"task": "pendul"}, "Unknown task 'pendul'"),
         ({"sedes": [1]}, "key 'sedes'. Did you mean 'seeds'"),
         ({"settings": {"drift": {"theta_min": 9}}}, "theta_min must be at most"),
+        (
+            {"settings": {"forgetting": {"window": 2}}},
+            "Runs of method 'sombrl': Unknown configuration key 'forgetting.window'. "
+            "There is none",
+        ),
+        ({"variants": [{"name": "w", "methods": []}]}, "variant 'w' has an empty list"),
     ],
 )
 def test_refusals_name_the_file(tmp_path: Path, changes: dict, sentence: str) -> None:

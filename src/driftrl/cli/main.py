@@ -3,6 +3,7 @@
 Exit status: 0 done, 1 a run failed, 2 bad input, 130 stopped by Ctrl-C.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -32,6 +33,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("driftrl.cli.bench", "speed of this machine and of the learner on it"),
 }
 
+# Nothing more can be written there, until something is removed.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line ``argv`` and return the exit status."""
@@ -49,13 +53,20 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        place = f" ({error.filename})" if error.filename else ""
-        print(
-            f"driftrl: {error.strerror or error}{place}. What was finished before is "
-            "kept: make room, and run the same command again (a `run` with --resume).",
-            file=sys.stderr,
-        )
+        print(f"driftrl: {_told(error)}", file=sys.stderr)
         return 1
+
+
+def _told(error: OSError) -> str:
+    """Say what the system refused, where, and what helps."""
+    place = f" ({error.filename})" if error.filename else ""
+    refused = f"{error.strerror or error}{place}. What was finished before is kept"
+    if place and error.errno not in _FULL:
+        return f"{refused}. Choose another place (--out), or mend this one."
+    remedy = "make room" if error.errno in _FULL else "mend that"
+    return (
+        f"{refused}: {remedy}, and run the same command again (a `run` with --resume)."
+    )
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -11,6 +11,11 @@ import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import oracle_progress
+from driftrl.cli.recorded import (
+    announce_trainings,
+    recorded_runs,
+    unknown_environment,
+)
 from driftrl.errors import InputError
 from driftrl.training.process import prepare
 
@@ -76,9 +81,8 @@ def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
     prepare(os.environ)
     from driftrl.regret import OracleTable
     from driftrl.results.comparison import compare_problems
-    from driftrl.results.records import load_runs
 
-    everything = load_runs(directory)
+    found = recorded_runs(directory)
 
     def oracle(runs: "Sequence[Run]") -> "OracleTable":
         reason = "" if not returns_only else "J* was not asked for."
@@ -87,10 +91,11 @@ def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
             return OracleTable((), reason, known=False)
         from driftrl.oracles.lookup import oracle_of_runs
 
+        announce_trainings(runs, directory)
         with oracle_progress() as tell:
-            return oracle_of_runs(runs, tell, shown=everything)
+            return oracle_of_runs(runs, tell, shown=found.runs)
 
-    return compare_problems(everything, oracle)
+    return compare_problems(found.runs, oracle, found.notes)
 
 
 def _without_oracle(runs: "Sequence[Run]") -> str:
@@ -104,7 +109,7 @@ def _without_oracle(runs: "Sequence[Run]") -> str:
         return NO_ORACLE.provenance
     if any(run.config.get("also") for run in runs):
         return "There is no oracle where more than one parameter drifts."
-    return ""
+    return unknown_environment(runs)
 
 
 def print_comparison(comparison: "Comparison") -> None:

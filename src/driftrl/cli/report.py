@@ -37,6 +37,12 @@ def main(argv: list[str]) -> int:
     arguments = parse(Arguments, argv, "report", summary)
     directories = arguments.directories
     require(bool(directories), "Which results? Name the directory of a study or run.")
+    for one in directories:
+        require(
+            not one.is_file(),
+            f"{one} is a file; a report is about results. Name the directory of a run, "
+            "or that into which `driftrl study` has written, such as runs/NAME.",
+        )
     calibrations = [one for one in directories if is_calibration(one)]
     if not calibrations:
         write_and_tell(

@@ -62,6 +62,7 @@ def main(argv: list[str]) -> int:
     """Run a study and say where its results are."""
     summary = "Run all runs of a study, side by side; run again to finish the rest."
     arguments = parse(Arguments, argv, "study", summary)
+    _check_engine_named(arguments)
     path = find_study(arguments.study)
     if is_calibration_study(read_toml(path)):
         require(
@@ -105,6 +106,21 @@ def _worker_options(track: str | None) -> tuple[str, ...]:
     return ("--track", track)
 
 
+def _check_engine_named(arguments: Arguments) -> None:
+    """Refuse an option of an engine that was not asked for: it would do nothing."""
+    options = {
+        "--address": (arguments.address, "ray"),
+        "--partition": (arguments.partition, "slurm"),
+        "--account": (arguments.account, "slurm"),
+    }
+    for option, (value, engine) in options.items():
+        require(
+            value is None or arguments.on == engine,
+            f"{option} goes with --on {engine}; this study would run on "
+            f"{arguments.on!r}.",
+        )
+
+
 def _engine_config(engine: EngineConfig, arguments: Arguments) -> EngineConfig:
     """Return what the study says of the engine, with what was asked laid over it."""
     asked = {
@@ -127,7 +143,7 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
 def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     """Run what a study still lacks; return 0, or 1 if a run failed."""
     runs = study.runs()
-    _check_runs(study, path)
+    _check_runs(study, path, out)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", _study_text(study, path))
     # A cluster takes all of them, and runs as many at once as it has room for.
@@ -151,14 +167,20 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     return 1 if failures else 0
 
 
-def _check_runs(study: Study, path: Path) -> None:
-    """Refuse a study whose runs would all fail alike, each in its own log."""
+def _check_runs(study: Study, path: Path, out: Path) -> None:
+    """Refuse a study whose runs could not begin, or are not those that are there.
+
+    Otherwise they would fail one by one, or finished ones would pass for others.
+    """
     # Brings JAX, which whoever only asks for help can do without.
     from driftrl.training.assembly import check_run
+    from driftrl.training.run_directory import require_same_run
 
     try:
         for run in replace(study, seeds=study.seeds[:1]).runs():
             check_run(run)
+        for run in study.runs():
+            require_same_run(out / run.name, run)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
 from driftrl.config import RunConfig
+from driftrl.results.records import complete_rows
 
 _POLL_SECONDS = 0.3
 _MOST_LOSSES = 3  # in a row, without an episode between them
@@ -106,6 +107,15 @@ def episodes_done(directory: Path) -> int:
     return max(saved_checkpoints(directory / "checkpoint"), default=0)
 
 
+def resumable_after(directory: Path) -> int:
+    """Return the episodes that have both a checkpoint and all their rows.
+
+    A last row that was torn by a power cut is written again by who goes on.
+    """
+    done = episodes_done(directory)
+    return min(done, complete_rows(directory / "episodes.jsonl"))
+
+
 def last_words(log: Path) -> str:
     """Return the last line that a process printed, which says why it ended."""
     text = log.read_text(errors="replace") if log.exists() else ""
@@ -150,7 +160,7 @@ def run_all(
     left by an exception (Ctrl-C), the engine decides what becomes of the jobs under
     way; their files stay resumable in any case.
     """
-    begun = {run.name: episodes_done(out / run.name) for run in runs}
+    begun = {run.name: resumable_after(out / run.name) for run in runs}
     waiting = [run for run in runs if begun[run.name] < run.episodes]
     finished = [run for run in runs if begun[run.name] >= run.episodes]
     active: list[_Underway] = []

@@ -25,6 +25,7 @@ from driftrl.envs.parameters import (
 )
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.signals import Signals
+from driftrl.envs.task import Task
 from driftrl.errors import EnvironmentFault, require
 
 _POSITIONS_AND_SPEEDS = {
@@ -59,18 +60,18 @@ class MujocoPlant(Plant):
     """One machine of the suite."""
 
     def __init__(
-        self, machine: str, config: EnvironmentConfig, render_mode: str | None = None
+        self, task: Task, config: EnvironmentConfig, render_mode: str | None = None
     ) -> None:
         require(
             config.noise_std == 0,
-            f"{machine} has no process noise: environment.noise_std must be 0, "
-            f"received {config.noise_std!r}. Noise on what is observed is the "
+            f"Task {task.name!r} has no process noise: environment.noise_std must be "
+            f"0, received {config.noise_std!r}. Noise on what is observed is the "
             "parameter 'observation_noise'.",
         )
-        observed = _OBSERVED.get((machine, config.observation), {})
-        made = gymnasium.make(f"{machine}-v5", render_mode=render_mode, **observed)
+        observed = _OBSERVED.get((task.plant, config.observation), {})
+        made = gymnasium.make(f"{task.plant}-v5", render_mode=render_mode, **observed)
         self._inner: Any = made.unwrapped
-        self._machine = machine
+        self._task = task.name
         self._config = config
         self.metadata = self._inner.metadata
         self.render_mode = render_mode
@@ -88,12 +89,12 @@ class MujocoPlant(Plant):
             if name not in self._parameters:
                 self._parameters[name] = self._parameter(name)
             named, put = self._parameters[name]
-            put(checked(named.row, theta, self._machine))
+            put(checked(named.row, theta, self._task))
 
     def _parameter(self, text: str) -> tuple[Named, Callable[[float], None]]:
-        named = parse_parameter(text, self._inner.model, self._machine)
+        named = parse_parameter(text, self._inner.model, self._task)
         others = [other for other, _ in self._parameters.values()]
-        check_disjoint([*others, named], self._machine)
+        check_disjoint([*others, named], self._task)
         if named.row.setter is not None:
             return named, named.row.setter(self._inner.model, named.index)
         whole = named.row.name.endswith("delay")
@@ -145,7 +146,7 @@ class MujocoPlant(Plant):
         if lost := [one for one in _LOST if numbers[one]]:
             names = ", ".join(one.name.removeprefix("mjWARN_") for one in lost)
             raise EnvironmentFault(
-                f"MuJoCo reports that the simulation of {self._machine} became "
+                f"MuJoCo reports that the simulation of {self._task!r} became "
                 f"unstable ({names}) and goes on from a state that it made up."
             )
 

@@ -144,7 +144,15 @@ def _mismatch(function: Callable[..., Any], **words: None) -> str | None:
 
 def made(spec: str) -> Env:
     """Return the environment that "package.module:factory" makes."""
-    return as_env(factory_named(spec)(), spec)
+    factory = factory_named(spec)
+    try:
+        made_one = factory()
+    # Whatever a factory of the user's own raises, it is the user who can mend it.
+    except Exception as error:
+        raise InputError(
+            f"{spec!r} made no environment: {type(error).__name__}: {error}"
+        ) from error
+    return as_env(made_one, spec)
 
 
 def as_env(made_one: Any, name: str) -> Env:

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from driftrl.config import EnvironmentConfig
 from driftrl.envs.pendulum import HANGING, MAX_SPEED
 from driftrl.envs.plant import Observation, Plant, StepResult
-from driftrl.errors import require, unknown_name
+from driftrl.errors import require
 
 
 class PendulumPlant(Plant):
@@ -44,12 +44,15 @@ class PendulumPlant(Plant):
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set ``torque``, that of the full action, in N·m."""
         for name in values:
-            if name != "torque":
-                raise unknown_name("parameter of the pendulum", name, ["torque"])
+            require(
+                name == "torque",
+                f"The pendulum has no parameter {name!r}; it has 'torque' alone.",
+            )
         theta = values["torque"]
         require(
             np.isfinite(theta) and theta >= 0,
-            f"The pendulum's torque θ must be a number of at least 0, got {theta!r}.",
+            "The pendulum's torque θ must be a number of at least 0, received "
+            f"{theta!r}.",
         )
         self._theta = float(theta)
         # Gymnasium clips at max_torque, so the limit must follow the commanded torque.

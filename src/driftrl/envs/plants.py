@@ -13,6 +13,7 @@ from driftrl.envs.own import OwnPlant, is_own, made
 from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.envs.plant import Plant
 from driftrl.envs.rccar_plant import RCCarPlant
+from driftrl.envs.suite import MUJOCO_TASKS
 from driftrl.envs.task import Task
 from driftrl.errors import InputError
 
@@ -21,22 +22,12 @@ Reward = Callable[[Array, Array, Array], Array]
 Condition = Callable[[Array, Array, Array], Array]
 """(obs, action, next_obs) ↦ whether the task ends in next_obs."""
 
-MUJOCO = (
-    "HalfCheetah",
-    "Hopper",
-    "InvertedDoublePendulum",
-    "Walker2d",
-    "Ant",
-    "Humanoid",
-    "HumanoidStandup",
-)
 
-
-def _mujoco(machine: str) -> Make:
+def _mujoco(task: Task) -> Make:
     def make(config: EnvironmentConfig, render_mode: str | None) -> Plant:
         from driftrl.envs.mujoco_plant import MujocoPlant
 
-        return MujocoPlant(machine, config, render_mode)
+        return MujocoPlant(task, config, render_mode)
 
     return make
 
@@ -44,7 +35,7 @@ def _mujoco(machine: str) -> Make:
 PLANTS: dict[str, Make] = {
     "pendulum": PendulumPlant,
     "rccar": RCCarPlant,
-    **{machine: _mujoco(machine) for machine in MUJOCO},
+    **{task.plant: _mujoco(task) for task in MUJOCO_TASKS},
 }
 _REWARDS: dict[str, Callable[[int, float], Reward]] = {
     "pendulum": pendulum.decision_reward,

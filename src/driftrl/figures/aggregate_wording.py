@@ -23,8 +23,14 @@ def aggregate_sentences(aggregates: Aggregates) -> list[str]:
     runs = counted(aggregates.methods[best].runs, "run")
     several = len(table.problems) > 1
     where = f"{counted(len(table.problems), 'problem')} and " if several else ""
+    leaders = [
+        method_name(name)
+        for name, one in aggregates.methods.items()
+        if one.iqm.value == iqm.value
+    ]
+    verb = "has" if len(leaders) == 1 else "share"
     sentences = [
-        f"Over {where}{runs} of each method, {method_name(best)} has the best "
+        f"Over {where}{runs} of each method, {listing(leaders)} {verb} the best "
         f"interquartile mean, with a {table.measure.name} of "
         f"{number(float(iqm.value))} ({percent(LEVEL)} bootstrap interval "
         f"{interval_words(iqm, number)})."
@@ -59,7 +65,7 @@ def aggregate_notes(aggregates: Aggregates) -> list[str]:
         table.measure.meaning,
         "Where a method won or lost every pair of runs, no interval is known; with few "
         "seeds that is not certainty."
-        if any(_is_one_sided(one) for one in improvements_of(aggregates).values())
+        if any(is_one_sided(one) for one in improvements_of(aggregates).values())
         else "",
         "Problems with more seeds count for more." if is_uneven else "",
         _left_out_note(table),
@@ -140,13 +146,14 @@ def improvements_of(aggregates: Aggregates) -> dict[str, Aggregate]:
     }
 
 
-def _is_one_sided(improvement: Aggregate) -> bool:
+def is_one_sided(improvement: Aggregate) -> bool:
+    """Whether every pair of runs had the same winner, so that no interval is known."""
     return float(improvement.value) in (0.0, 1.0)
 
 
 def improvement_words(improvement: Aggregate) -> str:
     """Return the interval of a probability, or that every pair of runs was alike."""
-    if _is_one_sided(improvement):
+    if is_one_sided(improvement):
         return "every pair" if improvement.value else "no pair"
     return interval_words(improvement, percent)
 

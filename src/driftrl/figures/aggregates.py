@@ -24,11 +24,12 @@ from driftrl.figures.aggregate_wording import (
     improvement_words,
     improvements_of,
     interval_words,
+    is_one_sided,
     profile_caption,
 )
 from driftrl.figures.embedded import compact
 from driftrl.figures.markup import folded, named, table
-from driftrl.figures.plotly_style import DASHES, base_layout, translucent
+from driftrl.figures.plotly_style import DASHES, INTERVAL, base_layout, translucent
 from driftrl.figures.style import (
     COLUMN_INCHES,
     INK,
@@ -193,6 +194,10 @@ def draw_profiles(
             mode="lines",
             line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
             hovertemplate="%{y:.0%} (%{customdata[0]:.0%} to %{customdata[1]:.0%})",
+            meta={
+                "labels": {"method": name},
+                "columns": {"threshold": "x", "share_of_runs": "y"} | INTERVAL,
+            },
             **shared,
         )
         figure.add_trace(line)
@@ -219,11 +224,12 @@ def draw_improvements(
     figure = graph_objects.Figure(layout=base_layout() | {"height": height})
     for name, one in improvements.items():
         style, value = styles[name], float(one.value)
+        low, high = float(one.interval.low), float(one.interval.high)
         reach = {
             "type": "data",
             "symmetric": False,
-            "array": [float(one.interval.high) - value],
-            "arrayminus": [value - float(one.interval.low)],
+            "array": [high - value],
+            "arrayminus": [value - low],
             "color": style.colour,
             "thickness": 2,
             "width": 6,
@@ -232,10 +238,15 @@ def draw_improvements(
             x=[value],
             y=[escape(style.name)],
             name=escape(style.name),
+            customdata=[[None, None] if is_one_sided(one) else compact([low, high])],
             error_x=reach,
             mode="markers",
             marker={"color": style.colour, "size": 11, "symbol": "diamond"},
             hovertemplate=f"%{{x:.0%}} ({improvement_words(one)})<extra></extra>",
+            meta={
+                "labels": {"method": name, "baseline": aggregates.table.baseline},
+                "columns": {"probability": "x"} | INTERVAL,
+            },
         )
         figure.add_trace(mark)
     figure.add_vline(EVEN, line={"color": INK, "width": 1.2})

@@ -2,10 +2,9 @@
 
 from driftrl.errors import counted
 from driftrl.figures.interactive import STACKED
-from driftrl.figures.panels import Panel, soft_resets
+from driftrl.figures.panels import Panel, soft_resets, study_changes
 from driftrl.figures.part import Part
 from driftrl.figures.wording import percent
-from driftrl.results.curves import theta_is_known
 from driftrl.results.statistics import LEVEL
 
 
@@ -39,7 +38,7 @@ def _how_to_read(part: Part, every: int) -> str:
     lines = "Lines are means over seeds, bands one standard error to either side"
     if all(len(one.seeds) == 1 for one in part.study.methods):
         lines = "A line is one run"
-    if theta_is_known(part.study.runs):
+    if study_changes(part.study):
         lines += "; the dotted line marks where θ begins to change"
     ticks = (
         " Ticks along the lower edge mark soft resets."

@@ -18,18 +18,20 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+// “customdata[1]” is the second of the numbers that belong to each point.
 function valuesOf(trace, attribute) {
-  if (attribute !== "x" || trace.x) return trace[attribute] ?? [];
+  const [, name, place] = /^(\w+)(?:\[(\d)\])?$/.exec(attribute);
+  if (place) return trace[name].map((numbers) => numbers[place]);
+  if (name !== "x" || trace.x) return trace[name] ?? [];
   const count = trace.y?.length ?? 0;
-  return Array.from({ length: count }, (_, place) => trace.x0 + place * trace.dx);
+  return Array.from({ length: count }, (_, row) => trace.x0 + row * trace.dx);
 }
 
-// A trace may say which of its numbers belong into the table, and under which names;
-// what is only decoration says that there are none.
+// A trace says which of its numbers belong into the table, and under which names; what
+// is only decoration says nothing.
 function tableOf(trace) {
-  if (trace.hoverinfo === "skip") return { labels: {}, columns: {} };
-  const { columns = { x: "x", y: "y" }, labels = {} } = trace.meta ?? {};
-  return { labels: trace.meta ? labels : { series: plainText(trace.name) }, columns };
+  const { columns = {}, labels = {} } = trace.meta ?? {};
+  return { labels, columns };
 }
 
 // Plotly reads names as HTML, and so they are escaped.

@@ -25,6 +25,7 @@ from driftrl.figures.panels import (
 from driftrl.figures.part import Part
 from driftrl.figures.plotly_style import (
     DASHES,
+    INTERVAL,
     base_layout,
     number_format,
     translucent,
@@ -243,8 +244,15 @@ def _range_area(reference: Reference, axis: str) -> graph_objects.Scatter:
 def _reference_line(
     reference: Reference, panel: Panel, marks: Marks, axis: str
 ) -> graph_objects.Scatter:
+    columns, pairs = {"episode": "x", "mean": "y"}, None
+    if reference.spread is not None:
+        first = _first(reference.values, marks)
+        edges = np.transpose(reference.spread)[first :: marks.every]
+        pairs = [compact(pair) for pair in edges]
+        columns |= INTERVAL
     return graph_objects.Scatter(
         **_thinned(reference.values, marks),
+        customdata=pairs,
         yaxis=axis,
         name=reference.label,
         mode="lines" if len(reference.values) > 1 else "markers",
@@ -253,7 +261,7 @@ def _reference_line(
         hovertemplate=f"%{{y{number_format(panel)}}}",
         meta={
             "labels": {"quantity": panel.key, "method": reference.label},
-            "columns": {"episode": "x", "mean": "y"},
+            "columns": columns,
         },
     )
 

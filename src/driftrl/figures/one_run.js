@@ -9,8 +9,8 @@ class OneRun {
     }
   }
 
-  async open() {
-    this.records = await this.readRecords();
+  open() {
+    this.records = this.readRecords();
     let group;
     this.records.header.runs.forEach((run, index) => {
       if (group?.label !== run.name) {

@@ -15,18 +15,28 @@ from driftrl.results.records import Run
 _MOST_COLUMNS = 6  # methods that a table on a page has room for
 
 
-def summary_box(sentences: Sequence[str]) -> str:
-    """Return findings in a box: the first as it is, the others as a list."""
+def summary_box(sentences: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """Return findings in a box: the first as it is, the others as a list.
+
+    Args:
+        sentences: The findings.
+        notes: What has to be known of the runs before they are believed.
+    """
     first, *others = (escape(sentence) for sentence in sentences)
     items = "".join(f"<li>{sentence}</li>" for sentence in others)
     rest = f"<ul>{items}</ul>" if items else ""
-    return f'<div class="summary"><p>{first}</p>{rest}</div>'
+    return f'<div class="summary"><p>{first}</p>{rest}{_warnings(notes)}</div>'
+
+
+def _warnings(notes: Sequence[str]) -> str:
+    return "".join(f'<p class="warning">{escape(note)}</p>' for note in notes)
 
 
 def findings_box(comparison: Comparison) -> str:
     """Return what was found on each of several problems."""
     sentences = [f"<p>{escape(one)}</p>" for one in comparison_summary(comparison)]
-    return f'<div class="summary">{"".join(sentences)}</div>'
+    warnings = _warnings(comparison.notes)
+    return f'<div class="summary">{"".join(sentences)}{warnings}</div>'
 
 
 def navigation(parts: Sequence[Part]) -> str:
@@ -97,5 +107,6 @@ def _score(part: Part, method: str) -> str:
     if estimate is None:
         return UNKNOWN
     said = mean_and_error(estimate)
-    is_best = method == part.scores.best and len(part.scores.finals) > 1
+    leaders = part.scores.leaders
+    is_best = method in leaders and len(leaders) < len(part.scores.finals)
     return f"<strong>{said}</strong>" if is_best else said

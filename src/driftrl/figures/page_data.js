@@ -1,14 +1,14 @@
 // Data lies in the page once, as base64 of what gzip made of it.  Reading it needs no
 // request: the bytes are those of an element.
-async function inflated(id) {
-  const text = document.getElementById(id).textContent;
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const whole = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(whole).arrayBuffer();
+function inflated(id) {
+  const letters = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(letters.length);
+  for (let place = 0; place < bytes.length; place += 1) bytes[place] = letters.charCodeAt(place);
+  return new Inflating(bytes).whole();
 }
 
-async function readPageData() {
-  return JSON.parse(new TextDecoder().decode(await inflated("page-data")));
+function readPageData() {
+  return JSON.parse(new TextDecoder().decode(inflated("page-data")));
 }
 
 // The records of one part of the page: columns of numbers, run after run.
@@ -21,8 +21,8 @@ class Records {
     for (const rows of header.rows) this.starts.push(this.starts.at(-1) + rows);
   }
 
-  static async read(part, header) {
-    return new Records(header, await inflated(`records-${part}`));
+  static read(part, header) {
+    return new Records(header, inflated(`records-${part}`).buffer);
   }
 
   // Every k-th episode is here, and the last of the run is one of them.

@@ -72,6 +72,24 @@ def drives_of(study: StudyRegret) -> Drives:
     return drives if all(drives.values()) else {}
 
 
+def parking_words(study: StudyRegret) -> tuple[str, str]:
+    """Return the title of the figure, and how to read what is drawn in it."""
+    dotted = before = ""
+    if study_changes(study):
+        dotted = ", and the dotted line marks where θ begins to change"
+    if len(shown_episodes(study)) > 1:
+        before = " and, above that, in the last before θ began to change"
+    return "How the car parks", (
+        "Left: the throttle θ, and the return of each policy; lines are means over "
+        f"seeds, bands one standard error to either side{dotted}. Right: the car from "
+        f"above, as it drove while it learned, in the last episode{before}. Cars stand "
+        "along the drive with the median return of that method and episode (of an even "
+        "number of seeds, the lower of the middle two), the paler the earlier, and "
+        "point where they head. Thin lines are the ways of the other seeds, with a dot "
+        "where each ended; the dashed outline is the goal."
+    )
+
+
 def parking_figure(study: StudyRegret) -> Figure:
     """Draw θ_n and returns at the left, and the drives of each method beside them.
 

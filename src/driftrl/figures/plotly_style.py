@@ -5,6 +5,8 @@ from typing import Any
 from driftrl.figures.panels import Panel
 from driftrl.figures.style import INK, MUTED
 
+INTERVAL = {"lower": "customdata[0]", "upper": "customdata[1]"}
+"""Columns of a table for an interval, which a trace holds as a pair for each point."""
 DASHES = {"solid": "solid", "dashed": "dash", "dashdot": "dashdot", "dotted": "dot"}
 """Matplotlib’s names of dashes, and Plotly’s."""
 

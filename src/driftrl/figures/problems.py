@@ -7,7 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from driftrl.figures.axes import draw_episodes, draw_panel, note, what_is_drawn
-from driftrl.figures.panels import regret_panel, return_panel, study_panels
+from driftrl.figures.panels import (
+    regret_panel,
+    return_panel,
+    study_changes,
+    study_panels,
+)
 from driftrl.figures.style import (
     INK,
     MUTED,
@@ -83,7 +88,8 @@ def problems_caption(studies: Sequence[StudyRegret]) -> str:
         "returns": f"the return of each policy{optimum}",
         "regret": "cumulative dynamic regret",
     }
-    change = "; the dotted line marks where θ begins to change" * ("theta" in rows)
+    dotted = any(study_changes(study) for study in studies)
+    change = "; the dotted line marks where θ begins to change" * dotted
     said = (
         f"{listing([shown[key] for key in rows])}, a column for each problem. Lines "
         f"are means over seeds, bands one standard error to either side{change}."

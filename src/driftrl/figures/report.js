@@ -105,25 +105,28 @@ function toggled(key, event, alone) {
   return false;
 }
 
-function addDownload(key) {
+// What is not drawn yet has its numbers before it is seen.
+function addDownload(key, drawNow) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "csv";
   button.textContent = "CSV";
   button.title = "Download what is drawn here";
-  button.addEventListener("click", () => save(fileName(key), figureCsv(drawn.get(key))));
+  button.addEventListener("click", () => {
+    drawNow(boxOf(key));
+    save(fileName(key), figureCsv(drawn.get(key)));
+  });
   boxOf(key).closest("figure").querySelector("figcaption").append(" ", button);
 }
 
 // Figures are drawn when they come near to the window, and all before printing.
-function drawLazily(waiting) {
+function drawLazily(waiting, drawNow) {
   const observer = new IntersectionObserver(
     (entries) => {
       for (const { target, isIntersecting } of entries) {
         if (!isIntersecting) continue;
         observer.unobserve(target);
-        waiting.get(target)?.();
-        waiting.delete(target);
+        drawNow(target);
       }
     },
     { rootMargin: "300px" },
@@ -132,15 +135,16 @@ function drawLazily(waiting) {
 }
 
 // Paper is narrower than most windows, and shows nothing on demand.
-function prepareForPaper(waiting) {
+function prepareForPaper(waiting, drawNow) {
   let opened = [];
   window.addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not(.long):not([open])")];
     for (const one of opened) one.open = true;
     document.body.style.width = `${PAPER_PIXELS}px`;
     document.body.classList.add("paper");
-    for (const draw of waiting.values()) draw();
-    waiting.clear();
+    // A run is chosen by who looks at it, and paper shows none that was not.
+    const figures = [...waiting.keys()].filter((box) => !box.closest(".one-run"));
+    figures.forEach(drawNow);
     for (const key of drawn.keys()) {
       Plotly.relayout(boxOf(key), { width: boxOf(key).clientWidth });
     }
@@ -155,17 +159,32 @@ function prepareForPaper(waiting) {
   });
 }
 
-async function start() {
-  const { figures, records } = await readPageData();
+// On a narrow window tables and printed figures are cut, which nothing else would tell.
+function markCut() {
+  const observer = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      target.classList.toggle("cut", target.scrollWidth > target.clientWidth);
+    }
+  });
+  for (const box of document.querySelectorAll(".scroll")) observer.observe(box);
+}
+
+function start() {
+  const { figures, records } = readPageData();
   const read = new Map();
   const recordsOf = (part) => {
     if (!read.has(part)) read.set(part, Records.read(part, records[part]));
     return read.get(part);
   };
   const waiting = new Map();
+  const drawNow = (box) => {
+    const draw = waiting.get(box);
+    waiting.delete(box);
+    draw?.();
+  };
   for (const [key, figure] of Object.entries(figures)) {
     boxOf(key).style.minHeight = `${figure.layout.height}px`;
-    addDownload(key);
+    addDownload(key, drawNow);
     waiting.set(boxOf(key), () => drawInto(key, figure.data, figure.layout));
   }
   for (const box of document.querySelectorAll(".one-run")) {
@@ -176,15 +195,16 @@ async function start() {
   }
   for (const button of document.querySelectorAll("button.records")) {
     const { part } = button.dataset;
-    button.addEventListener("click", async () => {
-      save(records[part].file, recordsCsv(await recordsOf(part)));
+    button.addEventListener("click", () => {
+      save(records[part].file, recordsCsv(recordsOf(part)));
     });
   }
-  drawLazily(waiting);
-  prepareForPaper(waiting);
+  drawLazily(waiting, drawNow);
+  prepareForPaper(waiting, drawNow);
 }
 
-if (typeof DecompressionStream === "undefined") {
+markCut();
+if (typeof [].toReversed === "undefined") {
   document.getElementById("trouble").hidden = false;
 } else {
   start();

@@ -41,7 +41,7 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:"
 )
-_SCRIPTS = ("page_data.js", "download.js", "one_run.js", "report.js")
+_SCRIPTS = ("inflate.js", "page_data.js", "download.js", "one_run.js", "report.js")
 _RECORD_BYTES = 3_400_000  # of all records together, compressed
 _CURVE_NUMBERS = 600_000  # of all curves together
 
@@ -88,7 +88,8 @@ def report_page(
     if description:
         body.append(f'<p class="description">{escape(description)}</p>')
     if comparison.has_one_problem:
-        body.append(summary_box(study_summary(parts[0].study)))
+        findings = study_summary(parts[0].study)
+        body.append(summary_box(findings, comparison.notes))
     else:
         body += [navigation(parts), findings_box(comparison), problem_section(parts)]
         body += [together, *(picture_figure(one, 2) for one in pictures.get(ALL, ()))]

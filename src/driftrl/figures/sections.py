@@ -20,6 +20,7 @@ from driftrl.regret import StudyRegret
 from driftrl.results.packed import PackedRecords
 
 _MOST_OPTIMA = 100  # rows of the oracle’s table
+_LEAST_PIXELS = 720  # of a printed figure’s width, below which it can’t be read
 
 
 def part_sections(
@@ -57,9 +58,14 @@ def picture_figure(picture: Picture, level: int) -> str:
     title = escape(picture.title)
     # A PNG says how wide it is in bytes 16 to 19; half of that is sharp on any screen.
     width = int.from_bytes(picture.png[16:20]) // 2
+    least = min(width, _LEAST_PIXELS)
+    image = (
+        f'<img alt="{title}" width="{width}" style="min-width:{least}px" '
+        f'src="data:image/png;base64,{encoded}">'
+    )
     return (
         f'<figure class="picture"><h{level}>{title}</h{level}>'
-        f'<img alt="{title}" width="{width}" src="data:image/png;base64,{encoded}">'
+        f'<div class="scroll">{image}</div>'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
 

@@ -1,13 +1,15 @@
 """One number a seed, method by method: final scores and paired differences."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 from plotly import graph_objects
 
 from driftrl.figures.embedded import compact
-from driftrl.figures.plotly_style import base_layout
+from driftrl.figures.plotly_style import INTERVAL, base_layout
 from driftrl.figures.style import INK, MethodStyle, method_name
 from driftrl.figures.wording import percent, span
 from driftrl.regret import StudyRegret
@@ -31,7 +33,10 @@ def draw_finals(
     figure = _lines(len(scores.finals))
     seeds = {one.method: one.seeds for one in study.methods}
     for method, estimate in scores.finals.items():
-        _draw_seeds(figure, method, styles[method], estimate, seeds[method])
+        labels = {"method": method}
+        value = "regret" if study.table.known else "mean_return"
+        table = _Table(labels, value, seeds[method])
+        _draw_seeds(figure, styles[method], estimate, table)
     figure.update_xaxes(title={"text": score_name(study), "standoff": 6})
     return figure
 
@@ -45,13 +50,18 @@ def draw_differences(
     """
     figure = _lines(len(scores.differences))
     for one in scores.differences:
-        _draw_seeds(figure, one.method, styles[one.method], one.estimate, one.seeds)
+        labels = {"method": one.method, "baseline": one.baseline}
+        value = "regret_difference" if study.table.known else "mean_return_difference"
+        table = _Table(labels, value, one.seeds)
+        _draw_seeds(figure, styles[one.method], one.estimate, table)
     figure.add_vline(0, line={"color": INK, "width": 1.2})
     name = method_name(study.baseline)
     # On a phone, a long name needs a line of its own.
     space = " " if len(name) <= _SHORT_NAME else "<br>"
     title = f"difference in {score_name(study)}{space}to {escape(name)}"
     figure.update_xaxes(title={"text": title, "standoff": 6}, rangemode="tozero")
+    if not any(one.estimate.values.any() for one in scores.differences):
+        figure.update_xaxes(range=[-1, 1])  # the line of zero would be the axis itself
     return figure
 
 
@@ -66,14 +76,24 @@ def _lines(count: int) -> graph_objects.Figure:
     return figure
 
 
+@dataclass(frozen=True)
+class _Table:
+    """How the numbers of a method are called in the table that a reader downloads."""
+
+    labels: Mapping[str, str]
+    value: str
+    seeds: Sequence[int]
+
+    def meta(self, what: str, columns: Mapping[str, str]) -> dict[str, Any]:
+        """Return what a trace says of itself."""
+        labels = {**self.labels, "of": what}
+        return {"labels": labels, "columns": {**columns, self.value: "x"}}
+
+
 def _draw_seeds(
-    figure: graph_objects.Figure,
-    method: str,
-    style: MethodStyle,
-    estimate: Estimate,
-    seeds: Sequence[int],
+    figure: graph_objects.Figure, style: MethodStyle, estimate: Estimate, table: _Table
 ) -> None:
-    name, colour = escape(style.name), style.colour
+    name, colour, seeds = escape(style.name), style.colour, table.seeds
     opacity = 0.55 if len(seeds) <= _MOST_DOTS else 0.2
     figure.add_trace(
         graph_objects.Scatter(
@@ -83,13 +103,11 @@ def _draw_seeds(
             mode="markers",
             marker={"color": colour, "size": 8, "opacity": opacity},
             hovertemplate="seed %{customdata}: %{x:.4~g}<extra></extra>",
-            meta={
-                "labels": {"method": method},
-                "columns": {"seed": "customdata", "value": "x"},
-            },
+            meta=table.meta("one seed", {"seed": "customdata"}),
         )
     )
-    figure.add_trace(_interval_mark(estimate, name, colour))
+    mark = _interval_mark(estimate, name, colour)
+    figure.add_trace(mark.update(meta=table.meta("mean", INTERVAL)))
 
 
 def _interval_mark(estimate: Estimate, name: str, colour: str) -> graph_objects.Scatter:
@@ -109,6 +127,7 @@ def _interval_mark(estimate: Estimate, name: str, colour: str) -> graph_objects.
     return graph_objects.Scatter(
         x=[estimate.mean],
         y=[name],
+        customdata=[compact([low, high])],
         error_x=reach if is_known else None,
         mode="markers",
         marker={
@@ -118,6 +137,4 @@ def _interval_mark(estimate: Estimate, name: str, colour: str) -> graph_objects.
             "line": {"color": colour, "width": 2},
         },
         hovertemplate=f"mean %{{x:.4~g}}{bounds}<extra></extra>",
-        # Mean and interval follow from the seeds, which are in the table.
-        meta={"columns": {}},
     )

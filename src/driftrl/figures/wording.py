@@ -25,6 +25,7 @@ class _Words:
 
     span: str
     """Which episodes are meant by a count of them."""
+    noun: str
     best: str
     only: str
     """What the best of several methods has, and what the only one has."""
@@ -55,6 +56,7 @@ class _Words:
 
 _REGRET = _Words(
     span="After",
+    noun="cumulative dynamic regret",
     best="has the lowest cumulative dynamic regret,",
     only="has a cumulative dynamic regret of",
     best_briefly="the lowest regret,",
@@ -68,6 +70,7 @@ _REGRET = _Words(
 )
 _RETURN = _Words(
     span="Over",
+    noun="mean return",
     best="has the highest mean return,",
     only="has a mean return of",
     best_briefly="the highest mean return,",
@@ -183,9 +186,10 @@ def comparison_summary(comparison: Comparison) -> list[str]:
 def _problem_sentence(study: StudyRegret) -> str:
     words, scores = _words(study), scores_of(study)
     claim = words.best_briefly if len(study.methods) > 1 else words.only_briefly
+    claim = f"{method_name(scores.best)} has {claim}"
     start = (
         f"{problem_name(study.problem)}: {words.span.lower()} "
-        f"{counted(study.episodes, 'episode')} {method_name(scores.best)} has {claim} "
+        f"{counted(study.episodes, 'episode')} {_tie(scores, words) or claim} "
         f"{mean_and_error(scores.finals[scores.best])}"
     )
     parts = [_difference_words(one, words) for one in scores.differences]
@@ -194,7 +198,24 @@ def _problem_sentence(study: StudyRegret) -> str:
     return f"{start}; compared to {method_name(study.baseline)}, {listing(parts)}."
 
 
+def _tie(scores: Scores, words: _Words) -> str:
+    """Say that several methods are the best, if they are."""
+    names = [method_name(name) for name in scores.leaders]
+    if len(names) < 2:
+        return ""
+    if len(names) == len(scores.finals):
+        return f"{listing(names)} have the same {words.noun},"
+    return f"{listing(names)} share {words.best.removeprefix('has ')}"
+
+
+def _is_zero(difference: PairedDifference) -> bool:
+    """Whether two methods came to exactly the same on every seed."""
+    return not difference.estimate.values.any()
+
+
 def _difference_words(one: PairedDifference, words: _Words) -> str:
+    if _is_zero(one):
+        return f"{method_name(one.method)} is equal on every seed"
     said = f"{method_name(one.method)} {words.apart(one.estimate.mean)}"
     if len(one.seeds) < 2:
         return f"{said} (one seed)"
@@ -215,6 +236,7 @@ def _best_sentence(study: StudyRegret, scores: Scores) -> str:
     count = len(best.values)
     seeds = f"mean ± standard error over {count} seeds" if count > 1 else "one seed"
     claim = words.best if len(study.methods) > 1 else words.only
+    claim = _tie(scores, words) or f"{method_name(scores.best)} {claim}"
     # Where a study has several tasks, the label begins with the task.
     tasks, _, rest = study.problem.partition(" ")
     setting = rest if tasks == study.task else study.problem
@@ -224,12 +246,15 @@ def _best_sentence(study: StudyRegret, scores: Scores) -> str:
     where = where if setting else ""
     return (
         f"{words.span} {counted(study.episodes, 'episode')} of {study.task}{where}, "
-        f"{method_name(scores.best)} {claim} {mean_and_error(best)} ({seeds})."
+        f"{claim} {mean_and_error(best)} ({seeds})."
     )
 
 
 def _difference_sentence(one: PairedDifference, words: _Words, whole: float) -> str:
     estimate, baseline = one.estimate, method_name(one.baseline)
+    if _is_zero(one):
+        seeds = counted(len(one.seeds), "seed")
+        return f"{method_name(one.method)} equals {baseline} on the same {seeds}."
     apart = words.apart(estimate.mean, whole)
     start = f"{method_name(one.method)} {apart}{words.than} {baseline}"
     if len(one.seeds) < 2:

@@ -12,7 +12,7 @@ from driftrl.errors import require
 from driftrl.figures.aggregates import aggregate_figure
 from driftrl.figures.bound import BoundColumn, bound_figure
 from driftrl.figures.growth import growth_figure
-from driftrl.figures.parking import drives_of, parking_figure
+from driftrl.figures.parking import drives_of, parking_figure, parking_words
 from driftrl.figures.part import Picture
 from driftrl.figures.printed import (
     final_regret_figure,
@@ -58,17 +58,6 @@ _CAPTIONS = {
         "Regret against the number of episodes",
         "Mean over seeds with one standard error to either side, and the exponents of "
         "N with 95 % t intervals: over all lengths, and between the two longest.",
-    ),
-    "parking": (
-        "How the car parks",
-        "Left: the throttle θ, and the return of each policy; lines are means over "
-        "seeds, bands one standard error to either side, and the dotted line marks "
-        "where θ begins to change. Right: the car from above, as it drove while it "
-        "learned, in the last episode and, above that, in the last before θ began to "
-        "change. Cars stand along the drive with the median return of that method and "
-        "episode (of an even number of seeds, the lower of the middle two), the paler "
-        "the earlier, and point where they head. Thin lines are the ways of the other "
-        "seeds, with a dot where each ended; the dashed outline is the goal.",
     ),
     "sweep": (
         "Final regret over the swept setting",
@@ -188,7 +177,8 @@ def _print_problems(
             written += _write_figure(draw(study), directory, name + ending)
             if name in pictured:
                 captions = _CAPTIONS if study.table.known else _RETURN_CAPTIONS
-                picture = Picture(*captions[name], written[-2].read_bytes())
+                words = captions.get(name) or parking_words(study)
+                picture = Picture(*words, written[-2].read_bytes())
                 pictures.setdefault(study.problem, []).append(picture)
     return written
 

@@ -17,6 +17,8 @@ class Comparison:
     """One for each problem with a recorded episode, at least one."""
     waiting: tuple[str, ...] = ()
     """Labels of the problems that no run has recorded an episode of."""
+    notes: tuple[str, ...] = ()
+    """What has to be said of the runs wherever this is shown: which were left out."""
 
     @property
     def has_one_problem(self) -> bool:
@@ -25,7 +27,9 @@ class Comparison:
 
 
 def compare_problems(
-    runs: Iterable[Run], oracle: Callable[[Sequence[Run]], OracleTable]
+    runs: Iterable[Run],
+    oracle: Callable[[Sequence[Run]], OracleTable],
+    notes: Sequence[str] = (),
 ) -> Comparison:
     """Compare the methods of a study on each of its problems.
 
@@ -33,6 +37,7 @@ def compare_problems(
         runs: All runs of the study, finished or not.
         oracle: Gives J*(θ) for every θ that the runs of one problem have met, or
             ``NO_ORACLE``.
+        notes: What has to be said of the runs wherever they are shown.
     """
     problems = problems_of(runs)
     started = [one for one in problems if any(run.records for run in one.runs)]
@@ -42,4 +47,4 @@ def compare_problems(
         for one in started
     ]
     waiting = [one.label for one in problems if one not in started]
-    return Comparison(tuple(studies), tuple(waiting))
+    return Comparison(tuple(studies), tuple(waiting), tuple(notes))

@@ -15,6 +15,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     return {
         "problems": [regret_document(study) for study in comparison.studies],
         "not_started": list(comparison.waiting),
+        "notes": list(comparison.notes),
     }
 
 

@@ -125,6 +125,12 @@ def read_records(path: str | Path) -> list[EpisodeRecord]:
     ]
 
 
+def has_torn_row(path: str | Path) -> bool:
+    """Return whether the last line of a record is unterminated, so that it is lost."""
+    path = Path(path)
+    return path.is_file() and path.read_bytes()[-1:] not in (b"", b"\n")
+
+
 def truncate_records(path: str | Path, episodes: int) -> None:
     """Keep the first ``episodes`` rows of a record, byte for byte, atomically.
 
@@ -144,6 +150,11 @@ def truncate_records(path: str | Path, episodes: int) -> None:
         write_atomically(path, kept)
 
 
+def complete_rows(path: Path) -> int:
+    """Return how many rows of a record are complete, without reading what they say."""
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
 def _complete_lines(path: Path) -> list[bytes]:
     require(path.is_file(), f"There is no record {path}.")
     return path.read_bytes().split(b"\n")[:-1]
@@ -154,16 +165,22 @@ def _decode_line(line: bytes, path: Path, number: int) -> EpisodeRecord:
     try:
         row = _STRICT.decode(line.decode())
     except ValueError as error:
-        raise CorruptFile(f"{place} is not strict JSON: {error}.") from error
+        # Without the line and column within this line, which json adds.
+        why = getattr(error, "msg", error)
+        raise _damaged(f"{place} is not strict JSON: {why}") from error
     if not isinstance(row, dict):
-        raise CorruptFile(f"{place} is not a row but {line.decode()[:60]!r}.")
+        raise _damaged(f"{place} is not a row but {line.decode()[:60]!r}")
     values = {name: _from_json(row, name, place) for name in COLUMNS}
     if values["episode"] != number:
-        raise CorruptFile(
+        raise _damaged(
             f"{place} holds episode {values['episode']} where episode {number} "
-            "belongs: rows are missing, repeated or out of order."
+            "belongs: rows are missing, repeated or out of order"
         )
     return EpisodeRecord(**values)
+
+
+def _damaged(what: str) -> CorruptFile:
+    return CorruptFile(f"{what}. Delete the run's directory and repeat the study.")
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -182,7 +199,10 @@ def _from_json(row: dict[str, Any], name: str, place: str) -> Any:
     if kind == _OPTIONAL_FLOAT and value is None:
         return None
     if name not in row and name not in _DEFAULTS:
-        raise CorruptFile(f"{place} has no column {name!r}.")
+        raise _damaged(
+            f"{place} has no column {name!r}, so it is damaged or of a version of "
+            "driftrl unlike this one"
+        )
     if kind is float and value is None:
         return math.nan
     if kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float):
@@ -190,9 +210,7 @@ def _from_json(row: dict[str, Any], name: str, place: str) -> Any:
     # type() and not isinstance(): True is an int to Python, but not to a record.
     if type(value) is not kind:
         wanted = getattr(kind, "__name__", "float")
-        raise CorruptFile(
-            f"{place}: column {name!r} is {value!r}, which is no {wanted}."
-        )
+        raise _damaged(f"{place}: column {name!r} is {value!r}, which is no {wanted}")
     return value
 
 
@@ -261,11 +279,20 @@ def load_runs(directory: str | Path) -> list[Run]:
     Returns:
         The runs, sorted by task, method and seed; at least one.
     """
+    return in_order(load_run(path) for path in run_directories(directory))
+
+
+def run_directories(directory: str | Path) -> list[Path]:
+    """Return the directory itself if it is that of a run, or those of its runs."""
     directory = Path(directory)
     require(directory.exists(), f"There is no directory {directory}.")
-    require(directory.is_dir(), f"{directory} is a file, not a directory of runs.")
+    require(
+        directory.is_dir(),
+        f"{directory} is a file, not a directory of runs. Name the directory of a run "
+        "or that into which `driftrl study` has written.",
+    )
     if (directory / CONFIG_FILE).is_file():
-        return [load_run(directory)]
+        return [directory]
     require(any(directory.iterdir()), f"The directory {directory} is empty.")
     found = [path.parent for path in directory.glob(f"*/{CONFIG_FILE}")]
     require(
@@ -273,7 +300,11 @@ def load_runs(directory: str | Path) -> list[Run]:
         f"There are no runs in {directory}: neither it nor a directory in it holds "
         f"a {CONFIG_FILE}. Name the directory of a run or of a study.",
     )
-    runs = [load_run(path) for path in found]
+    return found
+
+
+def in_order(runs: Iterable[Run]) -> list[Run]:
+    """Return runs sorted by task, method and seed."""
     return sorted(runs, key=lambda run: (run.task, run.method, run.seed))
 
 

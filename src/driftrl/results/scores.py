@@ -29,6 +29,16 @@ class Scores:
     best: str
     """The method with the best mean."""
 
+    @property
+    def leaders(self) -> list[str]:
+        """The best method, and those whose runs came to exactly the same as its."""
+        best = self.finals[self.best].values
+        return [
+            name
+            for name, one in self.finals.items()
+            if np.array_equal(one.values, best)
+        ]
+
 
 def scores_of(study: StudyRegret) -> Scores:
     """Return R_N of every method; the mean return of an episode if no J* is known."""

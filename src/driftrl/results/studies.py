@@ -40,7 +40,12 @@ def merge_studies(studies: Mapping[str, Comparison]) -> Comparison:
     ]
     is_one = len(groups) + len(waiting) == 1
     merged = [_merged(group, is_one=is_one) for group in groups]
-    return Comparison(tuple(merged), tuple(waiting))
+    notes = [
+        f"{name}: {note}"
+        for name, comparison in studies.items()
+        for note in comparison.notes
+    ]
+    return Comparison(tuple(merged), tuple(waiting), tuple(notes))
 
 
 def _is_same(first: StudyRegret, second: StudyRegret) -> bool:

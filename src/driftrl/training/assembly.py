@@ -12,6 +12,7 @@ from driftrl.agents.practice import Practise, practise
 from driftrl.config import RunConfig
 from driftrl.config_deep import EnsembleAgentConfig
 from driftrl.config_gp import GPAgentConfig
+from driftrl.envs.drifting import environment_of
 from driftrl.envs.plants import known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
@@ -136,6 +137,7 @@ def check_run(config: RunConfig) -> None:
     check_fits(config)
     check_learns(config)
     make_agent(config)
+    environment_of(config).close()
 
 
 def initial_state(agent: Agent, config: RunConfig) -> State:

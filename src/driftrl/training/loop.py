@@ -48,8 +48,9 @@ def run(
         watch: Looks on at the executed episodes, and may draw them.
     """
     with (
-        Session(config, directory, resume=resume, change=change, warn=warn) as session,
+        # First, as it may refuse the configuration: then nothing of it is on disk.
         closing(environment_of(config, None if watch is None else "rgb_array")) as env,
+        Session(config, directory, resume=resume, change=change, warn=warn) as session,
     ):
         drive(session, env, on_episode=on_episode, warn=warn, watch=watch or unwatched)
 

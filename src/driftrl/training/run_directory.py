@@ -16,7 +16,6 @@ import math
 import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +36,7 @@ from driftrl.memory.forgetting import Evidence
 from driftrl.results.records import (
     CONFIG_FILE,
     RecordWriter,
+    complete_rows,
     read_records,
     truncate_records,
 )
@@ -46,6 +46,7 @@ from driftrl.training.checkpoint import (
     save_checkpoint,
     saved_checkpoints,
 )
+from driftrl.training.differences import Difference, all_said, differences
 from driftrl.types import Episode, EpisodeRecord, Precision
 
 Warn = Callable[[str], None]
@@ -77,7 +78,8 @@ class RunDirectory:
             warn: Is told what a user should know but needn't act on.
 
         Raises:
-            InputError: The directory holds another run, or belongs to another process.
+            InputError: The directory holds episodes of another run, or belongs to
+                another process.
         """
         self.path = path
         self._config = config
@@ -172,7 +174,7 @@ class RunDirectory:
 
     def change(self, config: RunConfig, from_episode: int) -> None:
         """Store other settings that hold from an episode on."""
-        self._changes = _differences(to_dict(self._config), to_dict(config))
+        self._changes = differences(to_dict(self._config), to_dict(config))
         self._config, self._forgetting = config, config.forgetting
         self._write_changes(from_episode - 1)
 
@@ -213,7 +215,7 @@ class RunDirectory:
 
     def _settle_config(
         self, config: RunConfig, resume: bool, change: bool
-    ) -> list["_Difference"]:
+    ) -> list[Difference]:
         """Write the configuration, or compare it with the one there.
 
         Returns:
@@ -221,28 +223,30 @@ class RunDirectory:
         """
         path = self.path / CONFIG_FILE
         if not path.exists():
-            if self._records_path.exists():
-                raise InputError(
-                    f"{self.path} has episodes but no config.toml, so it can't be "
-                    f"known which run they belong to; {_ELSEWHERE}."
-                )
-            table = {**to_dict(config), "versions": _versions()}
-            write_atomically(path, toml_text(table).encode())
+            require(
+                not self._has_episodes(),
+                f"{self.path} has episodes but no config.toml, so it can't be "
+                f"known which run they belong to; {_ELSEWHERE}.",
+            )
+            self._write_new(config)
             return []
         versions = read_toml(path).get("versions", {})
         stored = read_config(path)
-        differing = _differences(to_dict(stored), to_dict(config))
+        differing = differences(to_dict(stored), to_dict(config))
+        # Of a run that never came to an episode nothing is lost.  A file without
+        # versions was not written here.
+        if differing and versions and not self._has_episodes():
+            self._write_new(config)
+            return []
         done = self._done()
-        longer = [what.at for what in differing] == ["episodes"] and (
-            stored.episodes < config.episodes
-        )
-        if differing and not (resume and longer):
+        if differing and not (resume and _is_only_longer(stored, config, differing)):
             _require_possible(stored, config, differing, done, self.path)
             require(
                 resume and change,
-                f"{self.path} holds a different run: {_said(differing)}. Ask for the "
-                f"run that is there, or {_ELSEWHERE}; --resume --change (from Python: "
-                "Session(…, resume=True, change=True)) goes on with these settings.",
+                f"{self.path} holds a different run: {all_said(differing)}. Ask for "
+                f"the run that is there, or {_ELSEWHERE}; --resume --change (from "
+                "Python: Session(…, resume=True, change=True)) goes on with these "
+                "settings.",
             )
         if not resume and done:
             raise InputError(
@@ -255,6 +259,20 @@ class RunDirectory:
                 "but need not equal an uninterrupted one bit for bit."
             )
         return differing
+
+    def _write_new(self, config: RunConfig) -> None:
+        """Store the configuration of a run that begins."""
+        table = {**to_dict(config), "versions": _versions()}
+        write_atomically(self.path / CONFIG_FILE, toml_text(table).encode())
+
+    def _has_episodes(self) -> bool:
+        """Say whether any episode has ended here, learned from or not."""
+        rows = self._records_path
+        return (
+            self._done() > 0
+            or (rows.exists() and rows.stat().st_size > 0)
+            or episode_file(self.path / _PENDING, 1).exists()
+        )
 
     def _write_changes(self, episodes: int) -> None:
         """Store the changed configuration, and from which episode on it holds.
@@ -275,7 +293,7 @@ class RunDirectory:
 
     def _newest_state(self, template: Any) -> tuple[Any, int]:
         directory = self.path / "checkpoint"
-        saved = saved_checkpoints(directory)
+        saved = self._covered(saved_checkpoints(directory))
         for episodes in reversed(saved):
             try:
                 return load_checkpoint(directory, episodes, template), episodes
@@ -283,7 +301,7 @@ class RunDirectory:
                 if self._changes and _is_whole(directory, episodes):
                     raise InputError(
                         f"The run in {self.path} can't go on with other settings: "
-                        f"{_said(self._changes)}. What it has learned does not fit "
+                        f"{all_said(self._changes)}. What it has learned does not fit "
                         f"them: networks keep their sizes. For new ones {_ELSEWHERE}."
                     ) from error
                 self._warn(f"{error} Falling back to the one before it.")
@@ -296,10 +314,46 @@ class RunDirectory:
             )
         return template, 0
 
+    def _covered(self, saved: list[int]) -> list[int]:
+        """Return the checkpoints whose rows are all there, or all if none has them."""
+        whole = complete_rows(self._records_path)
+        covered = [episodes for episodes in saved if episodes <= whole]
+        if covered == saved or not covered:
+            return saved
+        self._warn(
+            f"{self._records_path} holds {whole} whole rows where {saved[-1]} episodes "
+            f"had ended; the run goes on after episode {covered[-1]}."
+        )
+        return covered
+
     def _rows(self) -> int:
         return (
             len(read_records(self._records_path)) if self._records_path.exists() else 0
         )
+
+
+def require_same_run(path: Path, config: RunConfig) -> None:
+    """Refuse a directory with episodes of another run; one with fewer may go on.
+
+    Nothing is written, and no lock is needed.
+    """
+    stored_at = path / CONFIG_FILE
+    if not (stored_at.exists() and saved_checkpoints(path / "checkpoint")):
+        return
+    stored = read_config(stored_at)
+    differing = differences(to_dict(stored), to_dict(config))
+    require(
+        not differing or _is_only_longer(stored, config, differing),
+        f"{path} holds a different run: {all_said(differing)}.",
+    )
+
+
+def _is_only_longer(
+    stored: RunConfig, config: RunConfig, differing: list[Difference]
+) -> bool:
+    """Say whether a run is another one in that it has more episodes, and no more."""
+    only_length = [what.at for what in differing] == ["episodes"]
+    return only_length and stored.episodes < config.episodes
 
 
 def read_config(path: Path) -> RunConfig:
@@ -313,12 +367,12 @@ def read_config(path: Path) -> RunConfig:
 def _require_possible(
     stored: RunConfig,
     asked: RunConfig,
-    differing: list["_Difference"],
+    differing: list[Difference],
     done: int,
     path: Path,
 ) -> None:
     """Refuse to go on with settings that a run of ``done`` episodes can't change."""
-    said = _said(differing)
+    said = all_said(differing)
     for name in ("task", "method", "seed", "variant"):
         if getattr(stored, name) != getattr(asked, name):
             raise InputError(
@@ -339,60 +393,6 @@ def _is_whole(directory: Path, episodes: int) -> bool:
     except CorruptFile:
         return False
     return True
-
-
-@dataclass(frozen=True)
-class _Difference:
-    """A setting that is asked to be another than it was."""
-
-    at: str
-    """Its dotted path."""
-    old: Any
-    new: Any
-
-    @property
-    def said(self) -> str:
-        """How it is told to who asked for it."""
-        old, new = _brief(self.old), _brief(self.new)
-        return f"{self.at} is {old} there and {new} here"
-
-    @property
-    def noted(self) -> str:
-        """How a file tells it later."""
-        return f"{self.at} from {_brief(self.old)} to {_brief(self.new)}"
-
-
-def _said(differing: list[_Difference]) -> str:
-    return "; ".join(what.said for what in differing)
-
-
-def _brief(value: Any) -> str:
-    """Return a setting in a few words: of a table its kind and its numbers."""
-    if not isinstance(value, dict):
-        return repr(value)
-    kind = value.get("kind", "")
-    rest = [f"{k} {_brief(v)}" for k, v in value.items() if k != "kind"]
-    return f"{kind} ({', '.join(rest)})" if rest else kind
-
-
-def _are_alike(old: Any, new: Any) -> bool:
-    """Say whether two settings are tables of one kind, to be compared by their keys."""
-    tables = isinstance(old, dict) and isinstance(new, dict)
-    return tables and old.get("kind") == new.get("kind")
-
-
-def _differences(
-    stored: dict[str, Any], asked: dict[str, Any], at: str = ""
-) -> list[_Difference]:
-    found = []
-    for key in sorted(stored.keys() | asked.keys()):
-        old: Any = stored.get(key)
-        new: Any = asked.get(key)
-        if _are_alike(old, new):
-            found += _differences(old, new, f"{at}{key}.")
-        elif old != new:
-            found.append(_Difference(f"{at}{key}", old, new))
-    return found
 
 
 def _versions() -> dict[str, str]:

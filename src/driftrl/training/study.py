@@ -42,13 +42,20 @@ class Variant:
     """A setting of some methods that is compared with the others."""
 
     name: str = ""
-    methods: tuple[str, ...] = ()
-    """The methods it is about; none means all of the study's."""
+    methods: tuple[str, ...] | None = None
+    """The methods it is about (default: all of the study's)."""
     settings: dict[str, Any] = field(default_factory=dict)
     task: str = ""
     """Its task, if that is not the study's."""
     presets: dict[str, Any] = field(default_factory=dict)
     """What some of the study's presets mean for this variant in particular."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.methods != (),
+            f"The variant {self.name!r} has an empty list of methods; leave the list "
+            "out for all of the study's.",
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,10 @@ class Study:
             own,
         ):
             changes = merged(changes, settings)
-        return configure(variant.task or self.task, method, changes)
+        try:
+            return configure(variant.task or self.task, method, changes)
+        except InputError as error:
+            raise InputError(f"Runs of method {method!r}: {error}") from None
 
 
 def read_study(path: Path, preset: str | None = None) -> Study:

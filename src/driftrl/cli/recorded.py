@@ -1,0 +1,112 @@
+"""Recorded runs, and all that has to be said of them before they are compared."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import driftrl
+from driftrl.config import EnvironmentConfig, RunConfig
+from driftrl.config_file import from_dict
+from driftrl.errors import InputError, counted
+
+if TYPE_CHECKING:
+    from driftrl.results.reading import Reading
+    from driftrl.results.records import Run
+
+_BESIDE = ("versions", "changes")  # what a run's file holds beside its settings
+
+
+def recorded_runs(directory: Path) -> "Reading":
+    """Read the runs of a directory, warn of what is not as usual, and note it.
+
+    Args:
+        directory: Directory of a study or of a single run.
+    """
+    from driftrl.results.reading import read_runs, version_notes
+
+    found = read_runs(directory)
+    notes = (
+        *found.notes,
+        *version_notes(found.runs, driftrl.__version__),
+        *_setting_notes(found.runs),
+    )
+    for note in notes:
+        print(f"driftrl: warning: {note}", file=sys.stderr)
+    return replace(found, notes=notes)
+
+
+def _setting_notes(runs: "Sequence[Run]") -> list[str]:
+    """Say which settings of runs this version does not know."""
+    unknown: dict[str, list[str]] = {}
+    for run in runs:
+        settings = {key: run.config[key] for key in run.config if key not in _BESIDE}
+        for key in unknown_settings(RunConfig, settings):
+            unknown.setdefault(key, []).append(run.directory.resolve().name)
+    return [
+        f"driftrl {driftrl.__version__} does not know the setting {key!r} in the "
+        f"config.toml of {names[0] if len(names) == 1 else counted(len(names), 'run')}:"
+        " what it changes is not taken into account here."
+        for key, names in unknown.items()
+    ]
+
+
+def unknown_settings(cls: type, table: Mapping[str, Any], place: str = "") -> list[str]:
+    """Return the dotted keys of a table that a configuration has no place for.
+
+    Args:
+        cls: A dataclass of the configuration.
+        table: What was written of it.
+        place: Where in the whole configuration that is.
+    """
+    hints = get_type_hints(cls)
+    found = []
+    for key, value in table.items():
+        where = f"{place}{key}"
+        if key not in hints and not (key == "kind" and hasattr(cls, "kind")):
+            found.append(where)
+        elif isinstance(value, Mapping):
+            options = get_args(hints[key]) or (hints[key],)
+            tables: list[Any] = [one for one in options if is_dataclass(one)]
+            kind = value.get("kind")
+            fitting = [one for one in tables if getattr(one, "kind", None) == kind]
+            if fitting:
+                found += unknown_settings(fitting[0], value, f"{where}.")
+            elif tables:
+                found.append(f"{where}.kind = {kind}")
+    return found
+
+
+def announce_trainings(runs: "Sequence[Run]", directory: Path) -> None:
+    """Say how often SAC has to be trained for J* at the θ of runs, if it has to be.
+
+    Args:
+        runs: Runs of one problem.
+        directory: Where they lie, for the command that does without.
+    """
+    from driftrl.oracles.known import trainings_missing
+
+    environment = from_dict(EnvironmentConfig, runs[0].config.get("environment", {}))
+    thetas = {record.theta for run in runs for record in run.records}
+    count = trainings_missing(runs[0].task, thetas, environment)
+    if count:
+        print(
+            f"driftrl: for J*(θ) of {runs[0].task}, SAC is trained "
+            f"{counted(count, 'time')} now, some minutes each; what is finished is "
+            f"kept for later. `driftrl report {directory} --returns` shows returns "
+            "without it.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def unknown_environment(runs: "Sequence[Run]") -> str:
+    """Say of which run the environment can't be made here, if there is one."""
+    for run in runs:
+        try:
+            from_dict(EnvironmentConfig, run.config.get("environment", {}))
+        except InputError as error:
+            name = run.directory.resolve().name
+            return f"J* is not known for the environment of {name}: {error}"
+    return ""
