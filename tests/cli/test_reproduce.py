@@ -14,6 +14,7 @@ from driftrl.cli.main import main
 from driftrl.config_file import read_toml, to_dict, toml_text
 from driftrl.engines.seam import Engine
 from driftrl.envs.task import REFERENCE_RATE
+from driftrl.errors import InputError
 from driftrl.training.study import Study, find_study, read_study
 
 
@@ -39,9 +40,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Called:
     found = Called()
     monkeypatch.setattr(reproduce, "run_study", found.run)
     monkeypatch.setattr(reproduce, "write_and_tell", found.report)
-    monkeypatch.setattr(
-        "driftrl.training.speed.product_rate", lambda rounds: REFERENCE_RATE
-    )
+    monkeypatch.setattr("driftrl.training.speed.product_rate", lambda: REFERENCE_RATE)
     # Networks would be made to know their size; tests/training has the real ones.
     monkeypatch.setattr(
         "driftrl.training.expected.expected_bytes", lambda run: 1_000_000
@@ -169,20 +168,42 @@ def test_a_finished_figure_is_reported_without_a_question(
     assert len(called.reports) == 1
 
 
-def test_little_room_and_missing_oracles_are_told(
+def test_a_closed_standard_input_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="Nothing was started: .* Add --yes."):
+        reproduce._agreed()
+
+
+def test_little_room_is_told_last_before_the_question(
     called: Called,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     usage: Any = SimpleNamespace(free=2e6)
     monkeypatch.setattr("driftrl.cli.reproduce.shutil.disk_usage", lambda path: usage)
+    printed: list[str] = []
+
+    def decline(question: str) -> str:
+        printed.append(capsys.readouterr().out)
+        return "n"
+
+    ask(monkeypatch, decline)
+    assert main(["reproduce", "fig1", "--out", str(tmp_path)]) == 0
+    told = f"\nThere is not enough room: 2.0 MB are free in {tmp_path}, and 15.0 MB "
+    assert printed[0].endswith(f"{told}are needed.\n")
+    usage.free = 1e9
+    assert main(["reproduce", "fig1", "--out", str(tmp_path)]) == 0
+    assert "not enough room" not in printed[1]
+
+
+def test_missing_oracles_are_told(
+    called: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     plan = reproduce._plan("rccar_parking", "paper", tmp_path, REFERENCE_RATE)
-    arguments = reproduce.Arguments("rccar")
-    reproduce._print_plans([plan], 2, arguments)
-    out = capsys.readouterr().out
-    assert "There is not enough room: 2.0 MB are free in runs." in out
     # θ = 1, 0.63, 0.40 and 0.25, one training each.
     said = reproduce._oracle_in_words([plan], False)
     assert "for J*(θ) SAC is trained 4 times" in said

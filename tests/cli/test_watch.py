@@ -19,6 +19,7 @@ from driftrl.config_file import to_dict, toml_text
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.results.progress import (
+    Job,
     RunProgress,
     Watcher,
     _tail,
@@ -293,6 +294,53 @@ def test_a_small_terminal_shows_what_needs_a_look(study: Path) -> None:
     text = console.export_text()
     assert text.index("failed") < text.index("stopped") and "waiting" in text
     assert "… and 1 more runs" in text and "ValueError: all is lost" in text
+
+
+LONG = [
+    RunProgress(
+        f"pendulum-decay-{method}-fast-s{seed}",
+        "running",
+        {"task": "pendulum", "episodes": 1000},
+        999,
+        theta=0.125,
+        achieved=-163_456.7 - seed,
+        seconds=12.34,
+        job=Job("slurm", f"7_{seed}", "RUNNING"),
+    )
+    for seed, method in enumerate(("sombrl", "r-ombrl", "sw-ombrl"))
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (120, ["run", "state", "episode", "θ", "return", "J*", "s/episode", "left"]),
+        (80, ["run", "state", "episode", "θ", "return", "J*", "left"]),
+        (60, ["run", "state", "episode", "return", "J*"]),
+        (59, ["run", "state", "episode", "return"]),
+        (45, ["run", "state", "episode"]),
+    ],
+)
+def test_a_narrow_terminal_cuts_no_number_and_no_state(
+    width: int, columns: list[str]
+) -> None:
+    console = Console(width=width, height=30, record=True, file=io.StringIO())
+    console.print(watch._screen(LONG, watch._Optima(), console))
+    lines = console.export_text().splitlines()
+    assert lines[0].split() == columns and max(map(len, lines)) <= width
+    for seed in range(3):
+        words = lines[1 + seed].split()
+        assert words[1:3] == ["slurm", "running"]
+        assert words[0].endswith(f"-fast-s{seed}") and "…" not in "".join(words[1:])
+        assert ("999/1000" in words) == ("episode" in columns)
+        assert (f"{-163_456.7 - seed:.1f}" in words) == ("return" in columns)
+    assert " ".join(lines[5:]) == "3 running; 2997 of 3000 episodes; 12 s left"
+
+
+def test_names_lose_their_middle() -> None:
+    assert watch._shortened("pendulum-sombrl-s0", 18) == "pendulum-sombrl-s0"
+    assert watch._shortened("pendulum-sombrl-s0", 10) == "pen…brl-s0"
+    assert watch._shortened("pendulum-sombrl-s0", 2) == "…0"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from driftrl.config import RunConfig
 from driftrl.config_engine import EngineConfig, Resources, SlurmConfig
+from driftrl.config_file import from_dict, to_dict
 from driftrl.engines import on_slurm, slurm_queue
 from driftrl.engines.on_slurm import SlurmEngine, sbatch_parameters
 from driftrl.engines.slurm_job import OneRun
@@ -40,8 +41,54 @@ def test_what_sbatch_is_asked_for() -> None:
         "additional_parameters": {"requeue": True},
     }
     bare = sbatch_parameters(EngineConfig(), None, "n")
-    assert bare.keys().isdisjoint({"partition", "account", "gpus_per_node"})
+    assert bare.keys().isdisjoint({"partition", "account", "gpus_per_node", "setup"})
     assert (bare["time"], bare["signal_delay_s"]) == (525_600, 60)
+
+
+def test_what_a_site_needs_besides() -> None:
+    extra = {"qos": "long", "gpus-per-node": "a100:1", "nice": 5, "exclusive": True}
+    table = {"at_once": 7, "extra": extra, "setup": ["module load cuda", "set -e"]}
+    asked = from_dict(EngineConfig, {"slurm": table})
+    assert from_dict(EngineConfig, to_dict(asked)) == asked
+    parameters = sbatch_parameters(asked, 1, "n")
+    assert parameters["array_parallelism"] == 7
+    assert parameters["setup"] == ["module load cuda", "set -e"]
+    # As submitit spells its own, so that a type of accelerator replaces their number.
+    assert parameters["additional_parameters"] == {
+        "requeue": True,
+        "qos": "long",
+        "gpus_per_node": "a100:1",
+        "nice": 5,
+        "exclusive": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"at_once": -1}, "engine.slurm.at_once must be a number of at least 0"),
+        ({"extra": {"q os": "a"}}, "has the key 'q os'. Keys are the long names"),
+        ({"extra": {"qos\ntouch": "a"}}, r"has the key 'qos\\ntouch'"),
+        ({"extra": {"--qos": "a"}}, "has the key '--qos'"),
+        ({"extra": {"": "a"}}, "has the key ''"),
+        ({"extra": {"qos": "a\ntouch b"}}, r"extra.qos must be .* received 'a\\nto"),
+        ({"extra": {"qos": "a\rb"}}, "extra.qos must be a number, true, or a text of"),
+        ({"extra": {"qos": ""}}, "extra.qos must be .* received ''"),
+        ({"extra": {"qos": False}}, "extra.qos must be .* received False"),
+        ({"extra": {"qos": ["a"]}}, r"extra.qos must be .* received \['a'\]"),
+        ({"extra": {"mem": "2G"}}, "can't set 'mem'; engine.resources.memory_gb does"),
+        ({"extra": {"cpus_per_task": 2}}, "'cpus_per_task'; engine.resources.cores"),
+        ({"extra": {"array": "0-9%2"}}, "can't set 'array'; engine.slurm.at_once does"),
+        ({"extra": {"Open_Mode": "a"}}, "'Open_Mode': how driftrl follows its jobs"),
+        ({"setup": ["a", " "]}, "setup must be lines of shell, one a text; .*' '"),
+        ({"setup": ["a\nb"]}, "setup must be lines of shell"),
+        ({"setup": "a"}, "engine.slurm.setup must be a list"),
+        ({"setup": [1]}, "engine.slurm.setup must be a text, received 1"),
+    ],
+)
+def test_what_is_no_option_of_sbatch(table: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        from_dict(EngineConfig, {"slurm": table}, "engine")
 
 
 def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: Any) -> None:

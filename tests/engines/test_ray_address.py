@@ -23,7 +23,7 @@ def answering(answer: bytes | None) -> Iterator[str]:
         def serve() -> None:
             line, _ = server.accept()
             with line:
-                line.recv(100)
+                line.recv(1000)
                 if answer is None:
                     time.sleep(0.5)
                 else:
@@ -44,10 +44,27 @@ def nothing_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 SETTINGS = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100])
+PING = bytes([0, 0, 8, 6, *range(13)])
+# Headers of status 200, as RFC 7541 packs them; behind a change of the table's size.
+FOUND = bytes([0, 0, 2, 1, 4, 0, 0, 0, 1, 0x88, 0x40])
+SIZED = bytes([0, 0, 2, 1, 4, 0, 0, 0, 1, 0x20, 0x88])
+MISSING = bytes([0, 0, 1, 1, 5, 0, 0, 0, 1, 0x8D])  # 404
 
 
-def test_a_server_of_grpc_is_taken_for_ray() -> None:
-    with answering(SETTINGS) as address:
+@pytest.mark.parametrize("answer", [FOUND, PING + FOUND, SIZED])
+def test_a_server_of_grpc_is_taken_for_ray(answer: bytes) -> None:
+    with answering(SETTINGS + answer) as address:
+        require_answer(address)
+
+
+@pytest.mark.parametrize(
+    "answer", [MISSING, PING + MISSING, b"", FOUND[:9], 20 * PING + FOUND]
+)
+def test_another_server_of_http2_is_not(answer: bytes) -> None:
+    with (
+        answering(SETTINGS + answer) as address,
+        pytest.raises(InputError, match=f"What answers at {address} is no Ray cluster"),
+    ):
         require_answer(address)
 
 

@@ -182,6 +182,38 @@ def test_overhead(
     print(f"\nOverhead a run, two at once: {each}")
 
 
+def test_what_a_site_needs_besides_reaches_slurm(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "site"
+    command = ["sh", "-c", 'cat > /dev/null; echo "set up: $DRIFTRL_SET_UP"']
+    monkeypatch.setattr(on_slurm, "worker_command", lambda *_: command)
+    slurm = SlurmConfig(
+        partition="low",
+        at_once=1,
+        extra={"nice": 7, "comment": "its # $(touch it); touch it", "hold": True},
+        setup=("export DRIFTRL_SET_UP='by the study'",),
+    )
+    engine, shown = SlurmEngine(replace(CONFIG, slurm=slurm)), list[dict[str, str]]()
+
+    def look(status: Status) -> None:
+        if not shown:
+            job = next(iter(jobs_of("site"))).partition("_")[0]
+            text = shell("scontrol", "--oneliner", "show", "job", job)
+            shown.append(dict(re.findall(r"(\w+)=(\S*)", text)))
+            shell("scontrol", "release", job)
+
+    runs = [tiny(seed=seed) for seed in range(2)]
+    assert run_all(runs, out, engine, on_status=look) == ()
+    told = shown[0]
+    assert (told["Nice"], told["ArrayTaskThrottle"]) == ("7", "1")
+    assert told["Priority"] == "0", "it is held"
+    assert told["Comment"] == "its"  # as far as a blank
+    assert not list(tmp_path.rglob("it")) and not Path("it").exists()
+    for run in runs:
+        assert (out / run.name / "log.txt").read_text() == "set up: by the study\n"
+
+
 @pytest.mark.kill
 def test_what_fails_what_is_lost_and_what_is_cancelled(
     cluster: Path, tmp_path: Path
@@ -266,7 +298,8 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
     engine = SlurmEngine(replace(CONFIG, resources=Resources(1, 0, 1.5, minutes=1)))
     with pytest.raises(KeyboardInterrupt):
         run_all([run], out, engine, on_status=look)
-    assert seen == {"PENDING", "RUNNING"}
+    # COMPLETING: for a moment, where Slurm clears a place before the job waits again.
+    assert seen - {"COMPLETING"} == {"PENDING", "RUNNING"}
     (job,) = jobs_of("limit")
     assert f"1 job left to Slurm; to cancel: scancel {job}\n" in capsys.readouterr().out
     assert running(out) == [out / run.name]

@@ -24,7 +24,6 @@ from driftrl.training.process import prepare
 from driftrl.training.study import Study, find_study, read_study
 
 Preset = Literal["laptop", "paper"]
-_ROUNDS = 3  # of a measurement of the machine's speed
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,9 @@ def main(argv: list[str]) -> int:
     plans = plans_of(figure, arguments.preset, arguments.out)
     returns_only = arguments.returns or figure.shows_returns
     print(f"{figure.what}.\n")
-    _print_plans(plans, workers, arguments)
+    _print_plans(plans, workers)
     print(_oracle_in_words(plans, returns_only))
+    print(_room_in_words(plans, arguments.out), end="")
     if not (arguments.yes or _all_done(plans) or _agreed()):
         print("Nothing was started.")
         return 0
@@ -135,8 +135,7 @@ def plans_of(figure: Figure, preset: Preset, out: Path) -> list[Plan]:
     prepare(os.environ)
     from driftrl.training.speed import product_rate
 
-    # The best of three: another program may be at work just now.
-    rate = max(product_rate(_ROUNDS) for _ in range(3))
+    rate = product_rate()
     return [_plan(name, preset, out, rate) for name in figure.studies]
 
 
@@ -193,7 +192,7 @@ def _seconds(
     return 60 * expected_minutes(run, rate) * left / run.episodes
 
 
-def _print_plans(plans: Sequence[Plan], workers: int, arguments: Arguments) -> None:
+def _print_plans(plans: Sequence[Plan], workers: int) -> None:
     columns = ["study", "preset", "runs", "done", "episodes", "seeds", "time", "disk"]
     print_table(
         [*columns, "into"],
@@ -221,9 +220,18 @@ def _print_plans(plans: Sequence[Plan], workers: int, arguments: Arguments) -> N
         "runs that are there already: it may be twice as much, and is less where "
         "episodes end early."
     )
-    free = shutil.disk_usage(_existing(arguments.out)).free
-    if free < need:
-        print(f"There is not enough room: {_size(free)} are free in {arguments.out}.")
+
+
+def _room_in_words(plans: Sequence[Plan], out: Path) -> str:
+    """Say whether the disk is too small; nothing if it is not."""
+    need = sum(plan.bytes for plan in plans)
+    free = shutil.disk_usage(_existing(out)).free
+    if free >= need:
+        return ""
+    return (
+        f"There is not enough room: {_size(free)} are free in {out}, and {_size(need)} "
+        "are needed.\n"
+    )
 
 
 def _at_once(seconds: Sequence[float], workers: int) -> float:
@@ -280,7 +288,7 @@ def _all_done(plans: Sequence[Plan]) -> bool:
 
 def _agreed() -> bool:
     """Ask whether to start."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # None: closed by who started us
         raise InputError(
             "Nothing was started: there is no terminal on which to ask. Add --yes."
         )

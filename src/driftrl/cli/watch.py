@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+import textwrap
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -29,6 +31,8 @@ from driftrl.training.study import read_study
 
 _ORDER: tuple[State, ...] = ("failed", "running", "stopped", "waiting", "finished")
 _COLUMNS = ("run", "state", "episode", "θ", "return", "J*", "s/episode", "left")
+_DISPENSABLE = ("s/episode", "left", "θ", "J*", "return", "episode")  # these first
+_LEAST_NAME = 20  # cells for names, before a column is left out for them
 _STYLES = {"failed": "red", "running": "bold", "waiting": "dim", "finished": "green"}
 _COMPARED = 10  # runs whose settings tell with which preset a study was begun
 _SAID = 5  # failures whose reason is shown while the table is refreshed
@@ -171,17 +175,55 @@ def _screen(
     said = _failures(runs)
     more = [f"… and {len(said) - _SAID} more failures"] if len(said) > _SAID else []
     said = [*said[:_SAID], *more]
-    room = max(3, console.height - _ROOM - len(said))
+    summary = textwrap.wrap(_summary(runs), console.width)
+    room = max(3, console.height - _ROOM - len(said) - len(summary) + 1)
     ordered = sorted(runs, key=lambda run: _ORDER.index(run.state))
+    shown = ordered[:room]
+    columns, rows = fitted([_cells(run, optima) for run in shown], console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in _COLUMNS:
+    for column in columns:
         table.add_column(column, no_wrap=True)
-    for run in ordered[:room]:
-        table.add_row(*_cells(run, optima), style=_STYLES.get(run.state))
+    for run, row in zip(shown, rows, strict=True):
+        table.add_row(*row, style=_STYLES.get(run.state))
     hidden = len(ordered) - room
     below = [f"… and {hidden} more runs; --once shows all"] if hidden > 0 else []
-    lines = [*below, "", _summary(runs), *said]
+    lines = [*below, "", *summary, *said]
     return Group(table, Text("\n".join(lines), overflow="ellipsis", no_wrap=True))
+
+
+def fitted(
+    rows: Sequence[Sequence[str]], width: int
+) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows that fit a terminal, with every number and state whole.
+
+    Names are shortened in the middle; where that leaves too little of them, columns
+    are left out, the least important first.
+    """
+    widths = {
+        column: max(cell_len(cell) for cell in (column, *(row[n] for row in rows)))
+        for n, column in enumerate(_COLUMNS)
+    }
+    columns: list[str] = list(_COLUMNS)
+    dispensable = list(_DISPENSABLE)
+
+    def room() -> int:
+        return width - sum(2 + widths[column] for column in columns[1:])
+
+    while room() < min(_LEAST_NAME, widths["run"]) and dispensable:
+        columns.remove(dispensable.pop(0))
+    kept = [_COLUMNS.index(column) for column in columns[1:]]
+    most = max(2, room())
+    return columns, [
+        [_shortened(row[0], most), *(row[n] for n in kept)] for row in rows
+    ]
+
+
+def _shortened(name: str, most: int) -> str:
+    """Return a name with its middle left out: method and seed stand at its end."""
+    if len(name) <= most:
+        return name
+    begin = (most - 1) // 3
+    return f"{name[:begin]}…{name[len(name) - (most - 1 - begin) :]}"
 
 
 def _cells(run: RunProgress, optima: _Optima) -> list[str]:

@@ -215,23 +215,25 @@ def sbatch_parameters(
         minutes: Time limit of a job; None for none.
         name: The job's name.
     """
-    resources = config.resources
+    resources, slurm = config.resources, config.slurm
+    extra = {key.replace("-", "_"): value for key, value in slurm.extra.items()}
     limit = minutes or _YEAR_MINUTES  # submitit always asks for one
     parameters: dict[str, Any] = {
         "job_name": name,
         "time": limit,
         "cpus_per_task": resources.cores,
         "mem": f"{round(1024 * resources.memory_gb)}M",
-        "partition": config.slurm.partition or None,
-        "account": config.slurm.account or None,
+        "partition": slurm.partition or None,
+        "account": slurm.account or None,
         "gpus_per_node": resources.accelerators or None,
         # Slurm looks every half minute whom to warn, so that a job of one minute must
         # be warned late, or it would be at once.
         "signal_delay_s": min(60, max(5, 5 * limit)),
-        "array_parallelism": SlurmEngine.most_at_once,
+        "array_parallelism": slurm.at_once or SlurmEngine.most_at_once,
+        "setup": list(slurm.setup) or None,
         # Since version 22.05 a step does not take this from its job.
         "srun_args": [f"--cpus-per-task={resources.cores}"],
-        "additional_parameters": {"requeue": True},
+        "additional_parameters": {"requeue": True, **extra},
     }
     return {key: value for key, value in parameters.items() if value is not None}
 
