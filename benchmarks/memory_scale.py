@@ -41,7 +41,7 @@ from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 
 SIZES = (17, 6)
 STEPS = 500
-MARKS = (10_000, 100_000, 1_000_000)
+MARKS = (10_000, 100_000, 200_000, 1_000_000)
 WINDOW = 100  # episodes
 AROUND = 15  # episodes up to a mark of which the median is taken
 LESSONS = (10_000, 200_000)  # transitions retained by one that learns at every step

@@ -163,6 +163,17 @@ class Opened:
         self.page.locator(f'[id="plot-{key}"]').scroll_into_view_if_needed()
         self.page.wait_for_selector(f'[id="plot-{key}"] .main-svg')
 
+    def wait(self, condition: str) -> None:
+        """Wait until an expression is true.
+
+        Playwright's own way evaluates text in the page, which the page forbids.
+        """
+        for _ in range(200):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(50)
+        pytest.fail(f"Never came true: {condition}")
+
     def figure(self, key: str) -> dict[str, Any]:
         """What Plotly holds of a figure: its traces, and the range of each axis."""
         return self.page.evaluate(

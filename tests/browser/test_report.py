@@ -87,14 +87,14 @@ def test_a_click_on_a_name_hides_it_in_all_figures(open_page: Open) -> None:
     opened.draw("span")
     # The first name is that of the optimum.
     opened.page.click(SWITCH.format(1))
-    opened.page.wait_for_function(
+    opened.wait(
         "document.querySelector('#plot-curves').data.some(t => t.visible !== true)"
     )
     assert hidden(opened, "curves") == hidden(opened, "span") == {"SOMBRL"}
     opened.draw("coverage")  # it was not there yet when the name was clicked
     assert hidden(opened, "coverage") == {"SOMBRL"}
     opened.page.click(SWITCH.format(1))
-    opened.page.wait_for_function(
+    opened.wait(
         "document.querySelector('#plot-curves').data.every(t => t.visible === true)"
     )
     assert hidden(opened, "curves") == hidden(opened, "coverage") == set()
@@ -104,7 +104,7 @@ def test_two_clicks_show_a_name_alone(open_page: Open) -> None:
     opened = open_page("one")
     opened.draw("curves")
     opened.page.dblclick(SWITCH.format(2))
-    opened.page.wait_for_function(
+    opened.wait(
         "document.querySelector('#plot-curves').data.some(t => t.visible !== true)"
     )
     others = {"J*(θ), optimum", "SOMBRL", "SW-OMBRL", "θ"}
@@ -285,9 +285,7 @@ def test_paper_has_every_figure_and_nothing_to_click(open_page: Open) -> None:
     page.emulate_media(media="screen")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 0
-    page.wait_for_function(
-        "document.querySelector('#plot-curves .main-svg').clientWidth > 900"
-    )
+    opened.wait("document.querySelector('#plot-curves .main-svg').clientWidth > 900")
 
 
 def test_the_page_prints_itself_whole(open_page: Open) -> None:
