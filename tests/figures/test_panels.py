@@ -11,6 +11,7 @@ from driftrl.figures.panels import (
     error_panel,
     optimism_panel,
     return_panel,
+    smoothing_width,
     soft_reset_rows,
     soft_resets,
     span_panel,
@@ -55,6 +56,19 @@ def test_only_what_is_noisy_is_smoothed(study: StudyRegret) -> None:
         }
         known = value.get(told[panel.key], expected[:, 11])
         np.testing.assert_allclose(drawn["sombrl"][:, 11], known)
+
+
+def test_only_long_courses_are_smoothed_and_by_an_odd_number(
+    study: StudyRegret,
+) -> None:
+    def lasting(episodes: int) -> int:
+        runs = [
+            dataclasses.replace(run, records=run.records[:1] * episodes)
+            for run in study.runs
+        ]
+        return smoothing_width(dataclasses.replace(study, runs=tuple(runs)))
+
+    assert [lasting(n) for n in (30, 150, 151, 300, 1500)] == [1, 1, 5, 11, 51]
 
 
 def test_references_are_theta_and_its_optimum(study: StudyRegret) -> None:

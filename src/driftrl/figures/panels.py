@@ -25,6 +25,8 @@ from driftrl.results.records import Run
 _NO_MODEL = "No model was learned."
 _TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's
 _ALL_TICKS_SHARE = 0.15  # most that all rows of such marks may take
+_MOST_UNSMOOTHED = 150  # episodes whose single returns can be told apart in a panel
+_SMOOTHED_POINTS = 30  # means that a longer course is worth
 _WIDE_RANGE = 30.0
 """Ratio of largest to smallest value from which a logarithmic axis reads better."""
 
@@ -110,6 +112,13 @@ class Panel:
         ticks = np.outer(powers, [1.0, 2.0, 5.0]).ravel()
         inside = (ticks >= values.min() / 2) & (ticks <= values.max() * 2)
         return ticks[inside].tolist()
+
+
+def smoothing_width(study: StudyRegret) -> int:
+    """Return over how many episodes a printed panel averages what is noisy; odd."""
+    episodes = max(len(run.records) for run in study.runs)
+    reach = 0 if episodes <= _MOST_UNSMOOTHED else episodes // (2 * _SMOOTHED_POINTS)
+    return 2 * reach + 1
 
 
 def study_changes(study: StudyRegret) -> list[int]:

@@ -21,6 +21,7 @@ from driftrl.figures.panels import (
     Panel,
     regret_panel,
     return_panel,
+    smoothing_width,
     soft_resets,
     study_changes,
     study_panels,
@@ -42,8 +43,6 @@ from driftrl.results.statistics import mean
 
 _LABEL_POINTS = 8.5  # least distance of two line labels, a little over their height
 _LETTER_INCHES = 0.058  # width of an average letter of a label
-_MOST_UNSMOOTHED = 150  # episodes whose single returns can be told apart in a panel
-_SMOOTHED_POINTS = 30  # means that a longer course is worth
 _MOST_ACROSS = 5  # names that fit beside each other under half a page
 
 
@@ -132,7 +131,7 @@ def overview_figure(study: StudyRegret) -> Figure:
     so.  Two columns wide.
     """
     styles = method_styles(one.method for one in study.methods)
-    panels = [panel.over(_smoothing_width(study)) for panel in study_panels(study)]
+    panels = [panel.over(smoothing_width(study)) for panel in study_panels(study)]
     columns = 2 if len(panels) <= 8 else 3
     rows = math.ceil(len(panels) / columns)
     across = min(len(styles), 6 if max(map(_name_length, styles.values())) < 16 else 4)
@@ -178,12 +177,6 @@ def overview_figure(study: StudyRegret) -> Figure:
             0.985, 1 - line / height, said, ha="right", va="center", color=MUTED
         )
     return figure
-
-
-def _smoothing_width(study: StudyRegret) -> int:
-    episodes = max(len(run.records) for run in study.runs)
-    reach = 0 if episodes <= _MOST_UNSMOOTHED else episodes // (2 * _SMOOTHED_POINTS)
-    return 2 * reach + 1
 
 
 def _name_length(style: MethodStyle) -> int:

@@ -10,6 +10,7 @@ from driftrl.figures.axes import draw_episodes, draw_panel, note, what_is_drawn
 from driftrl.figures.panels import (
     regret_panel,
     return_panel,
+    smoothing_width,
     study_changes,
     study_panels,
 )
@@ -94,10 +95,12 @@ def problems_caption(studies: Sequence[StudyRegret]) -> str:
         f"{listing([shown[key] for key in rows])}, a column for each problem. Lines "
         f"are means over seeds, bands one standard error to either side{change}."
     )
+    smooth = any(smoothing_width(study) > 1 for study in studies)
+    means = " Returns over many episodes are running means, of as many as it says."
     own = "" if len(_like_columns(studies)) == 1 else " Axes differ between machines."
     lacking = any(_rows([study]) != rows for study in studies)
     less = " Where J*(θ) is not known, the return is what there is to compare."
-    return said[0].upper() + said[1:] + own + less * lacking
+    return said[0].upper() + said[1:] + means * smooth + own + less * lacking
 
 
 def _rows(studies: Sequence[StudyRegret]) -> list[str]:
@@ -127,10 +130,13 @@ def _share_axes(columns: np.ndarray) -> None:
 def _draw_column(
     column: Mapping[str, Axes], study: StudyRegret, styles: dict[str, MethodStyle]
 ) -> None:
-    panels = {panel.key: panel for panel in study_panels(study)}
+    width = smoothing_width(study)
+    panels = {panel.key: panel.over(width) for panel in study_panels(study)}
     for key, axes in column.items():
         if key in panels:
             draw_panel(axes, panels[key], styles)
+            if panels[key].is_noisy and width > 1:
+                note(axes, f"mean of {width}", (0.03, 0.88), axes.transAxes)
         else:
             axes.set_yticks([])
             note(axes, "not known", (0.4, 0.55), axes.transAxes)
