@@ -93,6 +93,9 @@ def test_a_click_on_a_name_hides_it_in_all_figures(open_page: Open) -> None:
     assert hidden(opened, "curves") == hidden(opened, "span") == {"SOMBRL"}
     opened.draw("coverage")  # it was not there yet when the name was clicked
     assert hidden(opened, "coverage") == {"SOMBRL"}
+    # Back to the name, and at rest: Plotly loses a click on what it draws anew.
+    opened.draw("curves")
+    opened.page.wait_for_timeout(1000)
     opened.page.click(SWITCH.format(1))
     opened.wait(
         "document.querySelector('#plot-curves').data.every(t => t.visible === true)"
