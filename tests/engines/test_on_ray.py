@@ -183,9 +183,11 @@ def two_nodes(tmp_path: Path) -> Iterator[Any]:
 
     try:
         cluster.add_node(num_cpus=0, include_dashboard=False)
+        # The cluster keeps its nodes in a set, so it can't tell which was the second.
+        cluster.second = None
         for name in ("one", "two"):
             variables = {SCRATCH: str(tmp_path / name), "RAY_worker_niceness": "0"}
-            cluster.add_node(num_cpus=1, env_vars=variables)
+            cluster.second = cluster.add_node(num_cpus=1, env_vars=variables)
         yield cluster
     finally:
         cluster.shutdown()
@@ -214,7 +216,7 @@ def test_two_nodes_without_a_shared_disk_one_of_which_goes(
         busy = [name for name in busy if list((tmp_path / "two").glob(f"run-*/{name}"))]
         if busy and not kept and worked_in == {"one", "two"}:
             kept.update({name: stamps(out / name) for name in busy})
-            two_nodes.remove_node(two_nodes.list_all_nodes()[-1], allow_graceful=False)
+            two_nodes.remove_node(two_nodes.second, allow_graceful=False)
 
     assert run_all(runs, out, RayEngine(config), on_status=watch) == ()
     assert worked_in == {"one", "two"} and kept
