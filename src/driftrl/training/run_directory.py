@@ -344,7 +344,8 @@ def require_same_run(path: Path, config: RunConfig) -> None:
     differing = differences(to_dict(stored), to_dict(config))
     require(
         not differing or _is_only_longer(stored, config, differing),
-        f"{path} holds a different run: {all_said(differing)}.",
+        f"{path} holds a different run: {all_said(differing)}. Remove it, or "
+        f"{_ELSEWHERE}.",
     )
 
 
