@@ -2,31 +2,37 @@
 
 An agent's step is all that a decision costs: the environment, acting, storing, one
 update of the model, rollouts of K = 5 and one update of the policy, 256 × 256.  Beside
-it stands the compiled update alone, on the same data, in turn with it.
+it stands the compiled update alone, on the same data, in turn with it.  Both have one
+thread, as runs have.
 """
 
+import os
 import time
 from collections.abc import Callable
 from statistics import median
 
-import gymnasium
-import jax
-import jax.numpy as jnp
-import numpy as np
-from rich.console import Console
-from rich.table import Table
+from driftrl.training.process import prepare
 
-from driftrl.agents.practice import DeepState, practise
-from driftrl.agents.replay import make_replay
-from driftrl.config import RunConfig
-from driftrl.config_file import overridden
-from driftrl.envs.drifting import DriftingEnv, freeze
-from driftrl.envs.tasks import TASKS, configure
-from driftrl.imagination.policy_rollout import Known
-from driftrl.training.assembly import make_learner
-from driftrl.training.learner import Learner
-from driftrl.training.loop import collect
-from driftrl.types import Data
+prepare(os.environ)
+
+import gymnasium  # noqa: E402
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from driftrl.agents.practice import DeepState, practise  # noqa: E402
+from driftrl.agents.replay import make_replay  # noqa: E402
+from driftrl.config import RunConfig  # noqa: E402
+from driftrl.config_file import overridden  # noqa: E402
+from driftrl.envs.drifting import DriftingEnv, freeze  # noqa: E402
+from driftrl.envs.tasks import TASKS, configure  # noqa: E402
+from driftrl.imagination.policy_rollout import Known  # noqa: E402
+from driftrl.training.assembly import make_learner  # noqa: E402
+from driftrl.training.learner import Learner  # noqa: E402
+from driftrl.training.loop import collect  # noqa: E402
+from driftrl.types import Data  # noqa: E402
 
 ROUNDS = 5
 ROUND_STEPS = 3000
