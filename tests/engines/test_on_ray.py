@@ -152,12 +152,13 @@ class Killer:
         return False
 
 
-def test_twelve_runs_with_a_worker_killed_every_20_seconds(
+def test_twelve_runs_with_a_worker_killed_every_20_seconds_or_sooner(
     tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     runs = study()
     local_seconds = on_this_machine(runs, tmp_path / "local")
-    killer = Killer(tmp_path / "ray", 20.0, most=6)
+    # Sooner on a machine that would be done by then.
+    killer = Killer(tmp_path / "ray", min(20.0, local_seconds / 6), most=6)
     engine = engine_named("ray", SMALL, workers=1)
     started = time.monotonic()
     assert run_all(runs, tmp_path / "ray", engine, on_status=killer.look) == ()
@@ -170,7 +171,8 @@ def test_twelve_runs_with_a_worker_killed_every_20_seconds(
     with capfd.disabled():
         print(
             f"\n12 runs on this machine: {local_seconds:.0f} s; on Ray with "
-            f"{len(killer.before)} kills: {seconds:.0f} s, "
+            f"{len(killer.before)} kills {killer.every_seconds:.0f} s apart: "
+            f"{seconds:.0f} s, "
             f"{(seconds - local_seconds) / 12:+.1f} s a run; episodes kept at the "
             f"kills: {[len(before) for _, before in killer.before]} of 30"
         )
