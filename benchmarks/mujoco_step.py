@@ -2,8 +2,9 @@
 
 An agent's step is all that a decision costs: the environment, acting, storing, one
 update of the model, rollouts of K = 5 and one update of the policy, 256 × 256.  Beside
-it stands the compiled update alone, on the same data, in turn with it.  Both have one
-thread, as runs have.
+it stands the compiled update alone, on the same data, in turn with it: all updates of
+an episode in one call, as between episodes, and a call for each, as at every step.  All
+have one thread, as runs have.
 """
 
 import os
@@ -47,10 +48,12 @@ def main() -> None:
         table.add_row(name, f"{taken:.1f}", f"{rates['bare'] / taken:.0%}")
     console.print(table)
     console.print()
-    table = Table("learning", "ms a step", "update alone", "more", box=None)
+    table = Table("learning", "ms a step", "update alone", "", "more", box=None)
     for when in ("episode", "step"):
-        step, update = agent_step(when)
-        table.add_row(when, f"{step:.2f}", f"{update:.2f}", f"{step / update - 1:.1%}")
+        step, updates = agent_step(when)
+        for called, update in updates.items():
+            more = f"{step / update - 1:.1%}"
+            table.add_row(when, f"{step:.2f}", f"{update:.2f}", called, more)
     console.print(table)
 
 
@@ -83,7 +86,7 @@ def _stepper(env: gymnasium.Env, actions: np.ndarray) -> Callable[[], None]:
     return step
 
 
-def agent_step(when: str) -> tuple[float, float]:
+def agent_step(when: str) -> tuple[float, dict[str, float]]:
     """Return milliseconds of a whole step, and of the compiled update alone."""
     # Short episodes, so that it does not take all day; what they need grows with them.
     changes = {
@@ -97,11 +100,16 @@ def agent_step(when: str) -> tuple[float, float]:
     for _ in range(2):  # compiles, and fills the memory
         collect(learner, env, config.seed)
         learner.learn(learner.end_episode())
-    alone = _update(config, learner.memory.since(1), learner.state)
-    taken = _in_turn(
-        {"step": lambda: _episode(learner, env, config), "update": alone}, rounds=3
-    )
-    return 1e3 * taken["step"] / decisions, 1e3 * taken["update"] / decisions
+    data, state = learner.memory.since(1), learner.state
+    calls = {"step": lambda: _episode(learner, env, config)}
+    calls["in one call"] = _update(config, data, state, calls=1)
+    if when == "step":
+        calls["a call each"] = _update(config, data, state, calls=decisions)
+    taken = {
+        name: 1e3 * seconds / decisions
+        for name, seconds in _in_turn(calls, rounds=3).items()
+    }
+    return taken.pop("step"), taken
 
 
 def _episode(learner: Learner, env: DriftingEnv, config: RunConfig) -> None:
@@ -110,15 +118,18 @@ def _episode(learner: Learner, env: DriftingEnv, config: RunConfig) -> None:
     jax.block_until_ready(learner.state)
 
 
-def _update(config: RunConfig, data: Data, state: DeepState) -> Callable[[], None]:
+def _update(
+    config: RunConfig, data: Data, state: DeepState, *, calls: int
+) -> Callable[[], None]:
     decisions = config.environment.decisions
     replay = make_replay(data, 4 * decisions)
-    count, key = jnp.asarray(decisions, jnp.int32), jax.random.key(0)
+    count, key = jnp.asarray(decisions // calls, jnp.int32), jax.random.key(0)
 
     def update() -> None:
-        jax.block_until_ready(
-            practise(state, replay, count, config.agent, Known(), key)
-        )
+        for _ in range(calls):
+            jax.block_until_ready(
+                practise(state, replay, count, config.agent, Known(), key)
+            )
 
     return update
 
