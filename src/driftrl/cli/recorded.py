@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from driftrl.results.reading import Reading
     from driftrl.results.records import Run
 
-_BESIDE = ("versions", "changes")  # what a run's file holds beside its settings
-
 
 def recorded_runs(directory: Path) -> "Reading":
     """Read the runs of a directory, warn of what is not as usual, and note it.
@@ -39,9 +37,11 @@ def recorded_runs(directory: Path) -> "Reading":
 
 def _setting_notes(runs: "Sequence[Run]") -> list[str]:
     """Say which settings of runs this version does not know."""
+    from driftrl.results.records import BESIDE_SETTINGS
+
     unknown: dict[str, list[str]] = {}
     for run in runs:
-        settings = {key: run.config[key] for key in run.config if key not in _BESIDE}
+        settings = {k: v for k, v in run.config.items() if k not in BESIDE_SETTINGS}
         for key in unknown_settings(RunConfig, settings):
             unknown.setdefault(key, []).append(run.directory.resolve().name)
     return [

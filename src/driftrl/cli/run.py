@@ -20,7 +20,7 @@ from driftrl.config_file import from_dict, overridden, read_toml
 from driftrl.envs.own import STEPS, is_own
 from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure, task_named
 from driftrl.errors import InputError, at_least, require
-from driftrl.results.records import CONFIG_FILE
+from driftrl.results.records import BESIDE_SETTINGS, CONFIG_FILE
 from driftrl.training.process import prepare
 from driftrl.training.tracking import tracking
 from driftrl.training.video import headless, require_installed
@@ -142,7 +142,7 @@ def _stored(own: argparse.Namespace) -> dict[str, Any] | None:
 def _settings_in(path: Path) -> dict[str, Any]:
     """Return the settings in a file, which may be that of a run."""
     table = read_toml(path)
-    return {k: v for k, v in table.items() if k not in ("versions", "changes")}
+    return {k: v for k, v in table.items() if k not in BESIDE_SETTINGS}
 
 
 def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:

@@ -1,7 +1,7 @@
 """``driftrl study``: many runs, finishing what is unfinished, repeating nothing."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ import tyro
 from driftrl.atomic import write_atomically
 from driftrl.cli.options import parse, print_table
 from driftrl.cli.progress import duration, study_progress
+from driftrl.config import RunConfig
 from driftrl.config_engine import EngineConfig, EngineName
 from driftrl.config_file import from_dict, merged, read_toml, to_dict, toml_text
 from driftrl.engines.named import engine_named
@@ -143,7 +144,7 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
 def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     """Run what a study still lacks; return 0, or 1 if a run failed."""
     runs = study.runs()
-    _check_runs(study, path, out)
+    _check_runs(runs, path, out)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "study.toml", _study_text(study, path))
     # A cluster takes all of them, and runs as many at once as it has room for.
@@ -167,7 +168,7 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     return 1 if failures else 0
 
 
-def _check_runs(study: Study, path: Path, out: Path) -> None:
+def _check_runs(runs: Sequence[RunConfig], path: Path, out: Path) -> None:
     """Refuse a study whose runs could not begin, or are not those that are there.
 
     Otherwise they would fail one by one, or finished ones would pass for others.
@@ -177,9 +178,9 @@ def _check_runs(study: Study, path: Path, out: Path) -> None:
     from driftrl.training.run_directory import require_same_run
 
     try:
-        for run in replace(study, seeds=study.seeds[:1]).runs():
-            check_run(run)
-        for run in study.runs():
+        for run in runs:
+            if run.seed == runs[0].seed:  # others differ in their seeds alone
+                check_run(run)
             require_same_run(out / run.name, run)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

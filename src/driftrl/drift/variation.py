@@ -1,4 +1,4 @@
-"""How much a schedule moves: its variation budget and its change points.
+"""How much a schedule moves: its variation budget, change points and extremes.
 
 The paper bounds the drift of the dynamics f_n by a budget in the norm of the RKHS,
 
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
+from driftrl.drift.schedules import Constant, Join, Piecewise, Schedule, Unknown
 from driftrl.errors import require
 
 Values = Sequence[float] | Float[np.ndarray, " N"]
@@ -66,3 +67,15 @@ def _changes(values: Values) -> Float[np.ndarray, " K"]:
         f"The values of θ must be one row of finite numbers; received {values!r}.",
     )
     return np.diff(values)
+
+
+def extremes(schedule: Schedule) -> tuple[float, float]:
+    """Return the bounds of a schedule, which it may come to at any time."""
+    if isinstance(schedule, Join):
+        lows, highs = zip(*map(extremes, schedule.parts), strict=True)
+        return min(lows), max(highs)
+    if isinstance(schedule, Piecewise):
+        return min(schedule.values), max(schedule.values)
+    if isinstance(schedule, Constant | Unknown):
+        return schedule(0), schedule(0)
+    return schedule.theta_min, schedule.theta_max

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
 from driftrl.config import RunConfig
-from driftrl.results.records import complete_rows
+from driftrl.results.records import RECORDS_FILE, complete_rows
 
 _POLL_SECONDS = 0.3
 _MOST_LOSSES = 3  # in a row, without an episode between them
@@ -113,7 +113,7 @@ def resumable_after(directory: Path) -> int:
     A last row that was torn by a power cut is written again by who goes on.
     """
     done = episodes_done(directory)
-    return min(done, complete_rows(directory / "episodes.jsonl"))
+    return min(done, complete_rows(directory / RECORDS_FILE))
 
 
 def last_words(log: Path) -> str:

@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 
 from driftrl.config import Clock, EnvironmentConfig, FurtherDrift, RunConfig
-from driftrl.drift.schedules import Constant, Join, Piecewise, Schedule, Unknown
+from driftrl.drift.schedules import Constant, Schedule, Unknown
+from driftrl.drift.variation import extremes
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.plants import make_plant
 from driftrl.envs.tasks import task_named
@@ -47,7 +48,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._episode = 0
         self._decisions = 0
         # Once now, so that no episode is lived before it turns out.
-        for ends in zip(*map(_extremes, self._schedules.values()), strict=True):
+        for ends in zip(*map(extremes, self._schedules.values()), strict=True):
             plant.set_parameters(dict(zip(self._schedules, ends, strict=True)))
         self._settle()
         self.observation_space = plant.observation_space
@@ -146,18 +147,6 @@ def freeze(
 ) -> DriftingEnv:
     """Build the stationary twin of a task at θ, for evaluation and for oracles."""
     return make_env(task, environment, Constant(value=theta), render_mode=render_mode)
-
-
-def _extremes(schedule: Schedule) -> tuple[float, float]:
-    """Return the bounds of a schedule, which it may come to at any time."""
-    if isinstance(schedule, Join):
-        lows, highs = zip(*map(_extremes, schedule.parts), strict=True)
-        return min(lows), max(highs)
-    if isinstance(schedule, Piecewise):
-        return min(schedule.values), max(schedule.values)
-    if isinstance(schedule, Constant | Unknown):
-        return schedule(0), schedule(0)
-    return schedule.theta_min, schedule.theta_max
 
 
 def _whole(options: dict[str, Any], name: str, otherwise: int, *, least: int) -> int:

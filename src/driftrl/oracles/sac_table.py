@@ -50,8 +50,8 @@ def sac_table(
     thetas = [float(theta) for theta in thetas]
     row = task_named(task)
     grid = grid_for(thetas, settings.spacing * (abs(row.nominal) or 1.0))
-    shipped = _shipped(task, environment, settings)
-    known = trained_values(task, environment, settings)
+    shipped, own = _held(task, environment, settings)
+    known = [*shipped, *own]
     missing = [theta for theta in grid if find(known, theta) is None]
     computed = _compute(task, missing, environment, settings, progress)
     optima = [one for theta in grid if (one := find([*known, *computed], theta))]
@@ -78,15 +78,15 @@ def trained_values(
     task: str, environment: EnvironmentConfig, settings: SACOracleSettings
 ) -> list[Optimum]:
     """Return the values that are held already: shipped ones, and the user's own."""
-    own = cached(sac_cache_file(task, environment, settings), environment)
-    return [*_shipped(task, environment, settings), *own]
+    shipped, own = _held(task, environment, settings)
+    return [*shipped, *own]
 
 
-def _shipped(
+def _held(
     task: str, environment: EnvironmentConfig, settings: SACOracleSettings
-) -> list[Optimum]:
-    name = sac_cache_file(task, environment, settings).name
-    return cached(_SHIPPED / name, environment)
+) -> tuple[list[Optimum], list[Optimum]]:
+    path = sac_cache_file(task, environment, settings)
+    return cached(_SHIPPED / path.name, environment), cached(path, environment)
 
 
 def grid_for(thetas: Sequence[float], unit: float) -> list[float]:

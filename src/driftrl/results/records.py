@@ -22,6 +22,8 @@ from driftrl.types import EpisodeRecord
 
 CONFIG_FILE = "config.toml"
 RECORDS_FILE = "episodes.jsonl"
+BESIDE_SETTINGS = ("versions", "changes")
+"""Tables in a run's configuration file that are no settings."""
 
 _OPTIONAL_FLOAT = float | None
 _HINTS = get_type_hints(EpisodeRecord)
@@ -128,7 +130,11 @@ def read_records(path: str | Path) -> list[EpisodeRecord]:
 def has_torn_row(path: str | Path) -> bool:
     """Return whether the last line of a record is unterminated, so that it is lost."""
     path = Path(path)
-    return path.is_file() and path.read_bytes()[-1:] not in (b"", b"\n")
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with open(path, "rb") as record:
+        record.seek(-1, os.SEEK_END)
+        return record.read() != b"\n"
 
 
 def truncate_records(path: str | Path, episodes: int) -> None:

@@ -34,7 +34,9 @@ from driftrl.memory.episodes import (
 )
 from driftrl.memory.forgetting import Evidence
 from driftrl.results.records import (
+    BESIDE_SETTINGS,
     CONFIG_FILE,
+    RECORDS_FILE,
     RecordWriter,
     complete_rows,
     read_records,
@@ -202,7 +204,7 @@ class RunDirectory:
 
     @property
     def _records_path(self) -> Path:
-        return self.path / "episodes.jsonl"
+        return self.path / RECORDS_FILE
 
     def _take_lock(self) -> None:
         try:
@@ -360,7 +362,7 @@ def _is_only_longer(
 def read_config(path: Path) -> RunConfig:
     """Return the configuration in a run's ``config.toml``, as it is now."""
     table = read_toml(path)
-    for beside in ("versions", "changes"):
+    for beside in BESIDE_SETTINGS:
         table.pop(beside, None)
     return from_dict(RunConfig, table)
 
