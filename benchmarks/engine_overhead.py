@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from driftrl.config_engine import (
+from driftrl.config.engine import (
     EngineConfig,
     EngineName,
     RayConfig,
     Resources,
     SlurmConfig,
 )
-from driftrl.config_file import from_dict
+from driftrl.config.toml import from_dict
 from driftrl.engines.named import engine_named
 from driftrl.engines.on_node import SCRATCH
 from driftrl.engines.seam import Engine, run_all
@@ -38,7 +38,7 @@ STUDY: dict[str, Any] = {
     "settings": {
         "episodes": 10,
         "forget_after": 2,
-        "environment": {"steps": 40, "noise_std": 0.01},
+        "environment": {"sim_steps": 40, "noise_std": 0.01},
         "agent": {
             "model": {"fit_steps": 5, "refit_every": 2},
             "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},

@@ -24,11 +24,11 @@ from rich.box import SIMPLE_HEAD  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from driftrl.config_deep import EnsembleConfig, ImaginationConfig  # noqa: E402
-from driftrl.imagination.policy_rollout import (  # noqa: E402
+from driftrl.agents.rollouts import (  # noqa: E402
     NEVER_TERMINATES,
     imagine,
 )
+from driftrl.config.deep import EnsembleConfig, ImaginationConfig  # noqa: E402
 from driftrl.models import ensemble  # noqa: E402
 from driftrl.models.networks import MLP  # noqa: E402
 
@@ -36,7 +36,7 @@ STATES, ACTIONS, BATCH, WIDTH = 3, 1, 256, 256
 MODEL = EnsembleConfig(members=5, hidden=(WIDTH, WIDTH))
 OWN_BATCHES = EnsembleConfig(members=5, hidden=(WIDTH, WIDTH), separate_batches=True)
 LIKELIHOOD = EnsembleConfig(members=5, hidden=(WIDTH, WIDTH), loss="likelihood")
-IMAGINATION = ImaginationConfig(steps=2)
+IMAGINATION = ImaginationConfig(horizon=2)
 ROWS = 4000  # retained transitions
 REPEATS = 20  # updates or rollouts a call
 ROUNDS = 9
@@ -122,7 +122,7 @@ def all_rollout_products(x: jax.Array, model: Weights, actor: Weights) -> jax.Ar
         asked = jnp.concatenate([seen[:, :STATES], action], axis=1)
         return x + jnp.sum(forward_products(asked, model)[2], axis=0), None
 
-    steps = REPEATS * IMAGINATION.steps
+    steps = REPEATS * IMAGINATION.horizon
     return jax.lax.scan(one, x, None, length=steps)[0]
 
 
@@ -139,7 +139,7 @@ def products() -> dict[str, Work]:
         ROLLOUT: Work(
             lambda: all_rollout_products(x, model, actor),
             "",
-            IMAGINATION.steps * (passed + acted),
+            IMAGINATION.horizon * (passed + acted),
         ),
     }
 
@@ -212,7 +212,7 @@ def main() -> None:
         "update": Work(updates(MODEL), UPDATE, flops),
         "update, own batches": Work(updates(OWN_BATCHES), UPDATE, flops),
         "update, likelihood": Work(updates(LIKELIHOOD), UPDATE, wider),
-        f"rollout, K = {IMAGINATION.steps}": Work(
+        f"rollout, K = {IMAGINATION.horizon}": Work(
             rollouts(), ROLLOUT, bare[ROLLOUT].flops
         ),
     }

@@ -21,7 +21,7 @@ matplotlib.use("agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from driftrl.envs.tasks import METHODS, configure  # noqa: E402
+from driftrl.presets.tasks import METHODS, configure  # noqa: E402
 from driftrl.training.loop import run  # noqa: E402
 from driftrl.types import EpisodeRecord  # noqa: E402
 
@@ -29,7 +29,7 @@ EPISODES = 200
 BLOCK = 20
 SETTINGS = {
     "episodes": EPISODES,
-    "environment": {"steps": 50},
+    "environment": {"sim_steps": 50},
     "agent": {
         "planner": {"horizon": 5, "samples": 64, "elites": 8, "iterations": 2},
         "model": {"fit_steps": 10},

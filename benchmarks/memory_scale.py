@@ -24,18 +24,18 @@ from rich.box import SIMPLE_HEAD  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from driftrl.agents.deep_agent import DeepAgent, DeepLesson  # noqa: E402
-from driftrl.agents.practice import DeepState, measured  # noqa: E402
-from driftrl.agents.ring import RingCache  # noqa: E402
-from driftrl.config import RunConfig  # noqa: E402
-from driftrl.config_deep import (  # noqa: E402
+from driftrl.agents.device_replay import RingCache  # noqa: E402
+from driftrl.agents.model_based import DeepAgent, DeepOnlineState  # noqa: E402
+from driftrl.agents.update import DeepState, measured  # noqa: E402
+from driftrl.config.deep import (  # noqa: E402
     EnsembleAgentConfig,
     EnsembleConfig,
     LearningConfig,
     SACConfig,
 )
-from driftrl.envs.tasks import configure  # noqa: E402
+from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.memory.episodes import EpisodeMemory, load_memory  # noqa: E402
+from driftrl.presets.tasks import configure  # noqa: E402
 from driftrl.training.run_directory import RunDirectory  # noqa: E402
 from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 
@@ -128,22 +128,26 @@ def step_time(retained: int) -> float:
     states, actions = (rng.normal(size=(retained, size)) for size in SIZES)
     rewards = rng.normal(size=retained)
     data = Data(states, actions, rewards, states, np.zeros(retained, bool))
-    lesson, times = agent.begin_lesson(lambda: data), Times()
-    assert isinstance(lesson, DeepLesson)
+    online, times = agent.begin_online(lambda: data), Times()
+    assert isinstance(online, DeepOnlineState)
     for number in range(40):
         seen = Transition(states[number], actions[0], 0.0, states[0], False, False)
         with timed(times, "step"):
-            state, lesson = observed(agent, state, lesson, seen, number)
+            state, online = observed(agent, state, online, seen, number)
     return median(times["step"][5:])  # the first compile, and normalise
 
 
 def observed(
-    agent: DeepAgent, state: DeepState, lesson: DeepLesson, seen: Transition, step: int
-) -> tuple[DeepState, DeepLesson]:
+    agent: DeepAgent,
+    state: DeepState,
+    online: DeepOnlineState,
+    seen: Transition,
+    step: int,
+) -> tuple[DeepState, DeepOnlineState]:
     """Learn from a transition, and wait for it as the next action would."""
     key = jax.random.key(step)
-    state, lesson = agent.observe(state, lesson, seen, key=key)
-    return jax.block_until_ready(state), lesson
+    state, online = agent.observe(state, online, seen, key=key)
+    return jax.block_until_ready(state), online
 
 
 def seconds(call: Callable[[], object]) -> str:

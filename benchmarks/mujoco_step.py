@@ -23,13 +23,13 @@ import numpy as np  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from driftrl.agents.practice import DeepState, practise  # noqa: E402
 from driftrl.agents.replay import make_replay  # noqa: E402
-from driftrl.config import RunConfig  # noqa: E402
-from driftrl.config_file import overridden  # noqa: E402
+from driftrl.agents.rollouts import TaskFunctions  # noqa: E402
+from driftrl.agents.update import DeepState, practise  # noqa: E402
+from driftrl.config.run import RunConfig  # noqa: E402
+from driftrl.config.toml import overridden  # noqa: E402
 from driftrl.envs.drifting import DriftingEnv, freeze  # noqa: E402
-from driftrl.envs.tasks import TASKS, configure  # noqa: E402
-from driftrl.imagination.policy_rollout import Known  # noqa: E402
+from driftrl.presets.tasks import TASKS, configure  # noqa: E402
 from driftrl.training.assembly import make_learner  # noqa: E402
 from driftrl.training.learner import Learner  # noqa: E402
 from driftrl.training.loop import collect  # noqa: E402
@@ -90,13 +90,13 @@ def agent_step(when: str) -> tuple[float, dict[str, float]]:
     """Return milliseconds of a whole step, and of the compiled update alone."""
     # Short episodes, so that it does not take all day; what they need grows with them.
     changes = {
-        "environment": {"steps": 300},
+        "environment": {"sim_steps": 300},
         "agent": {"learning": {"when": when}},
     }
     config = overridden(configure("halfcheetah", "sombrl"), changes)
     learner = make_learner(config)
     env = freeze("halfcheetah", 1.0, config.environment)
-    decisions = config.environment.decisions
+    decisions = config.environment.steps
     for _ in range(2):  # compiles, and fills the memory
         collect(learner, env, config.seed)
         learner.learn(learner.end_episode())
@@ -121,14 +121,14 @@ def _episode(learner: Learner, env: DriftingEnv, config: RunConfig) -> None:
 def _update(
     config: RunConfig, data: Data, state: DeepState, *, calls: int
 ) -> Callable[[], None]:
-    decisions = config.environment.decisions
+    decisions = config.environment.steps
     replay = make_replay(data, 4 * decisions)
     count, key = jnp.asarray(decisions // calls, jnp.int32), jax.random.key(0)
 
     def update() -> None:
         for _ in range(calls):
             jax.block_until_ready(
-                practise(state, replay, count, config.agent, Known(), key)
+                practise(state, replay, count, config.agent, TaskFunctions(), key)
             )
 
     return update

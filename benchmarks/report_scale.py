@@ -22,9 +22,9 @@ from typing import TypeVar
 import numpy as np
 
 from driftrl.figures.write import write_report
+from driftrl.records import Run, load_runs
 from driftrl.regret import OracleTable, OracleValue
 from driftrl.results.comparison import compare_problems
-from driftrl.results.records import Run, load_runs
 
 T = TypeVar("T")
 

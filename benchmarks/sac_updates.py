@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from driftrl.agents import sac
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
 
 STATES, ACTIONS = 3, 1  # as the pendulum
 ROWS = 4096
@@ -86,11 +86,13 @@ def work(config: SACConfig) -> Work:
     forward and back to the action at (s, ã).  Actor: forward at s', both ways at s.
     """
     chain = lambda *sizes: list(pairwise(sizes))
-    actor = passes(chain(STATES, *config.hidden, 2 * ACTIONS), config.batch)
+    actor = passes(chain(STATES, *config.hidden, 2 * ACTIONS), config.batch_size)
     inputs, width = STATES + ACTIONS, config.hidden[0]
     hidden = (width, width, width) if config.critic == "residual" else config.hidden
-    critic = passes(chain(inputs, *hidden, 1), config.batch)
-    action = 2 * config.batch * inputs * width  # the first layer, back to the action
+    critic = passes(chain(inputs, *hidden, 1), config.batch_size)
+    action = (
+        2 * config.batch_size * inputs * width
+    )  # the first layer, back to the action
     forward = 2 * (3 * critic[0] + 2 * critic[1] + action) + 2 * actor[0] + actor[1]
     return Work(forward, 2 * critic[2] + actor[2])
 
@@ -192,7 +194,7 @@ def measure(contestants: dict[str, Callable[[], float]]) -> dict[str, list[float
 def main() -> None:
     """Measure and print."""
     console = Console(highlight=False)
-    batch, width = SACConfig().batch, SACConfig().hidden[0]
+    batch, width = SACConfig().batch_size, SACConfig().hidden[0]
     contestants = {name: training(config) for name, config in CONTESTANTS.items()}
     contestants["xW"] = products(False, batch, width)
     contestants["xᵀg"] = products(True, batch, width)

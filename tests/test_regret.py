@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from driftrl.errors import InputError
+from driftrl.records import Run
 from driftrl.regret import (
     OracleTable,
     OracleValue,
@@ -24,7 +25,6 @@ from driftrl.regret import (
     usual_baseline,
 )
 from driftrl.results.document import regret_document
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 TABLE = OracleTable(

@@ -29,7 +29,7 @@ class EpisodeAborted(DriftrlError):
     """The episode under way was stopped, and must not be learned from."""
 
 
-class RobotAway(DriftrlError):
+class RobotUnavailable(DriftrlError):
     """The robot could not be had for as long as the learner was willing to wait."""
 
 

@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from driftrl.errors import require
+from driftrl.records import Run, group_by_method
 from driftrl.results import statistics
 from driftrl.results.curves import first_changes, theta_is_known
 from driftrl.results.late import AFTER_RESET, LAST_EPISODES, late_mean
 from driftrl.results.problems import problems_of
-from driftrl.results.records import Run, group_by_method
 from driftrl.results.variants import natural_key, sweep_point
 from driftrl.types import EpisodeRecord
 

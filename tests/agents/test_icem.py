@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from driftrl.agents.icem import Plan, coloured_noise, initial_plan, plan, shift
-from driftrl.config_gp import ICEMConfig
+from driftrl.config.gp import ICEMConfig
 from driftrl.envs import pendulum
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -11,7 +11,7 @@ import pytest
 from driftrl.agents import normalisation
 from driftrl.agents.normalisation import statistics_of
 from driftrl.agents.replay import Replay, make_replay
-from driftrl.config_deep import EnsembleConfig
+from driftrl.config.deep import EnsembleConfig
 from driftrl.models import ensemble
 from driftrl.models.ensemble import Statistics
 from driftrl.types import Data

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftrl.agents import ring as rings
-from driftrl.agents.replay import Replay, drawn, make_replay, ordered
-from driftrl.agents.ring import (
+from driftrl.agents import device_replay as rings
+from driftrl.agents.device_replay import (
     Holding,
     RingCache,
     empty_ring,
@@ -20,6 +19,7 @@ from driftrl.agents.ring import (
     row_of,
     without_oldest,
 )
+from driftrl.agents.replay import Replay, drawn, make_replay, ordered
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.types import Data, Episode, Transition
 

@@ -13,11 +13,11 @@ import pytest
 
 from driftrl.agents import sac
 from driftrl.agents.sac import Batch, Metrics, SACState
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
 from driftrl.errors import InputError
 
 STATES, ACTIONS = 3, 2
-CONFIG = SACConfig(hidden=(8, 8), batch=6, target_entropy=-1.5)
+CONFIG = SACConfig(hidden=(8, 8), batch_size=6, target_entropy=-1.5)
 RESIDUAL = replace(CONFIG, critic="residual")
 KEY = jax.random.key(7)
 
@@ -214,7 +214,7 @@ def by_hand(
         state.log_temperature,
         state.temperature_optimiser[1],
     )
-    tau = config.target_rate
+    tau = config.tau
     return SACState(
         actor=actor,
         critics=critics,
@@ -323,7 +323,7 @@ def test_training_is_updates_one_by_one() -> None:
     key = jax.random.key(3)
     found, seen = sac.train(learned(), DATA, 11, 10, CONFIG, key=key)
     rows_key, update_key = jax.random.split(key)
-    rows = jax.random.randint(rows_key, (10, CONFIG.batch), 0, 11)
+    rows = jax.random.randint(rows_key, (10, CONFIG.batch_size), 0, 11)
     state, history = learned(), []
     for row, step_key in zip(rows, jax.random.split(update_key, 10), strict=True):
         batch = Batch(*(column[row] for column in DATA))

@@ -15,14 +15,14 @@ import pytest
 
 from driftrl.agents import sac
 from driftrl.agents.sac import Batch, SACState
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
 
 PROBE = SACConfig(
     hidden=(32, 32),
-    batch=64,
+    batch_size=64,
     learning_rate=3e-3,
     discount=0.5,
-    target_rate=0.1,
+    tau=0.1,
     initial_temperature=1e-4,
 )
 ROWS = 256

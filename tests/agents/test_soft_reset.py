@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from driftrl.agents import sac
 from driftrl.agents.sac import Batch, SACState
 from driftrl.agents.soft_reset import mix, soft_reset
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
 from driftrl.errors import InputError
 
-CONFIG = SACConfig(hidden=(8, 8), batch=4, learning_rate=0.05)
+CONFIG = SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.05)
 KEY = jax.random.key(3)
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from driftrl.figures.part import Picture
 from driftrl.figures.report import Origin, report_page
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.origin import Source
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from driftrl.figures.aggregates import aggregates_of
+from driftrl.records import COLUMNS
 from driftrl.results.comparison import Comparison
-from driftrl.results.records import COLUMNS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

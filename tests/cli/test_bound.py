@@ -8,13 +8,13 @@ import pytest
 
 from driftrl.cli.bound import bound_columns
 from driftrl.cli.regret import compare
-from driftrl.config_file import to_dict, toml_text
-from driftrl.envs.tasks import configure
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.figures.write import write_report
 from driftrl.memory.episodes import save_episode
 from driftrl.models.lived_bound import lived_bound
+from driftrl.presets.tasks import configure
+from driftrl.records import RecordWriter
 from driftrl.results.comparison import Comparison
-from driftrl.results.records import RecordWriter
 from driftrl.types import Episode, EpisodeRecord
 
 THETAS = np.array([2.0, 2.0, 2.0, 0.5, 0.5])

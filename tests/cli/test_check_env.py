@@ -78,7 +78,7 @@ def test_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "declares 10 steps at most; random ones took 10 steps" in out
     assert "finite bounds, not symmetric; driftrl scales [−1, 1] to them" in out
     assert "A run would start from:" in out
-    assert "environment.steps" in out and "agent.imagination.termination" in out
+    assert "environment.sim_steps" in out and "agent.imagination.termination" in out
 
 
 def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:

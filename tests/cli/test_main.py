@@ -17,7 +17,7 @@ from driftrl.training.checkpoint import saved_checkpoints
 
 TINY = [
     *(
-        "--environment.steps",
+        "--environment.sim_steps",
         "20",
         "--agent.planner.samples",
         "8",
@@ -74,11 +74,11 @@ def test_numbers_of_a_task_are_numbers(capsys: pytest.CaptureFixture[str]) -> No
     rows = {row["name"]: row for row in json.loads(said(capsys)[0])}
     cheetah, humanoid = rows["halfcheetah"], rows["humanoid"]
     assert (cheetah["observations"], cheetah["actions"]) == (17, 6)
-    assert (cheetah["episodes"], cheetah["decisions"]) == (1000, 500)
+    assert (cheetah["episodes"], cheetah["steps"]) == (1000, 500)
     assert (cheetah["reset_period"], cheetah["window"]) == (200, 200)
     assert cheetah["schedule"]["theta_min"] == 0.2
     assert cheetah["minutes_here"] > 10
-    assert (humanoid["clock"], humanoid["forgets_in"]) == ("decisions", "transitions")
+    assert (humanoid["clock"], humanoid["forgets_in"]) == ("steps", "transitions")
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_a_length_that_is_assumed_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("driftrl.training.loop.run", lambda *_, **__: None)
-    argv = ["run", "tests.envs.test_own:Press", "--out", str(tmp_path / "r")]
+    argv = ["run", "tests.envs.test_custom:Press", "--out", str(tmp_path / "r")]
     assert main(argv) == 0
     assert "no length of an episode: 1000 steps are assumed" in said(capsys)[1]
-    assert main([*argv, "--environment.steps", "30"]) == 0
+    assert main([*argv, "--environment.sim_steps", "30"]) == 0
     assert said(capsys)[1] == ""

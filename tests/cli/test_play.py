@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from driftrl.cli.main import main
-from driftrl.config import RunConfig
-from driftrl.config_file import to_dict, toml_text
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
-from driftrl.envs.tasks import configure
+from driftrl.presets.tasks import configure
 from driftrl.training import assembly, loop, playback
 from driftrl.training.checkpoint import load_checkpoint
 from driftrl.training.filming import NoPicture
@@ -29,11 +29,11 @@ Read = Callable[[Path], tuple[float, np.ndarray]]
 SETTINGS: dict[str, Any] = {
     "episodes": 4,
     "seed": 3,
-    "environment": {"steps": 12, "action_repeat": 2, "start": "random"},
+    "environment": {"sim_steps": 12, "action_repeat": 2, "start": "random"},
     "drift": {"start": 1},
     "agent": {
-        "sac": {"hidden": [8, 8], "batch": 4, "critic": "plain"},
-        "learning": {"model_updates": 1, "policy_updates": 1, "least_transitions": 4},
+        "sac": {"hidden": [8, 8], "batch_size": 4, "critic": "plain"},
+        "learning": {"model_updates": 1, "policy_updates": 1, "learning_starts": 4},
     },
     "evaluation": {"episodes": 1},
 }
@@ -98,7 +98,7 @@ def by_hand(directory: Path, episode: int, theta: float, seed: int = 3) -> float
     agent = assembly.make_agent(CONFIG)
     template = agent.initial_state(key=key_for(3, Purpose.LEARNING, 0))
     state = load_checkpoint(directory / "checkpoint", 3, template)
-    policy = agent.policy(state).without_noise()
+    policy = agent.policy(state).deterministic()
     env = freeze(CONFIG.task, theta, CONFIG.environment)
     obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, episode, 0))
     total, truncated = 0.0, False
@@ -272,7 +272,7 @@ def test_bad_input(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_theta_of_a_clock_of_decisions_is_known_one_episode_ahead(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changed = configure("pendulum-decay", "sac", {**SETTINGS, "clock": "decisions"})
+    changed = configure("pendulum-decay", "sac", {**SETTINGS, "clock": "steps"})
     (run / "config.toml").write_text(toml_text(to_dict(changed)))
     # Six decisions an episode.
     assert played(capsys, run, "--episode", "4")["theta"] == changed.drift(18)

@@ -3,10 +3,10 @@
 import tomllib
 
 from driftrl.cli.recorded import unknown_settings
-from driftrl.config import FurtherDrift, RunConfig
-from driftrl.config_file import to_dict, toml_text
+from driftrl.config.run import ExtraDrift, RunConfig
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.drift.schedules import Exponential
-from driftrl.envs.tasks import TASKS, configure
+from driftrl.presets.tasks import TASKS, configure
 
 
 def stored(config: RunConfig) -> dict:
@@ -19,8 +19,13 @@ def test_our_own_settings_are_known() -> None:
         for method in ("sombrl", "r-ombrl", "sw-ombrl"):
             settings = stored(configure(task, method, {"seed": 1}))
             assert unknown_settings(RunConfig, settings) == []
-    also = (FurtherDrift("mass", Exponential()),)
-    assert unknown_settings(RunConfig, stored(RunConfig("p", "m", also=also))) == []
+    extra_drifts = (ExtraDrift("mass", Exponential()),)
+    assert (
+        unknown_settings(
+            RunConfig, stored(RunConfig("p", "m", extra_drifts=extra_drifts))
+        )
+        == []
+    )
 
 
 def test_settings_that_are_not_are_named_with_their_place() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from driftrl.cli import reproduce
 from driftrl.cli.main import main
-from driftrl.config_file import read_toml, to_dict, toml_text
+from driftrl.config.task import REFERENCE_RATE
+from driftrl.config.toml import read_toml, to_dict, toml_text
 from driftrl.engines.seam import Engine
-from driftrl.envs.task import REFERENCE_RATE
 from driftrl.errors import InputError
 from driftrl.training.study import Study, find_study, read_study
 

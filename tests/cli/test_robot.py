@@ -14,9 +14,9 @@ import pytest
 
 from driftrl.cli.main import main
 from driftrl.envs.drifting import make_env
-from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted
 from driftrl.exported import Policy, to_bytes
+from driftrl.presets.tasks import configure
 from driftrl.robot.client import Patience, RemoteEnv
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -60,13 +60,13 @@ def test_a_twin_is_served_until_it_is_asked_to_end(
         *("pendulum", "--address", address, "--config", "run.toml"),
         *("--log", str(log), *QUICK),
     )
-    changes = {"environment": {"steps": 20}, "drift": {"start": 1}}
+    changes = {"environment": {"sim_steps": 20}, "drift": {"start": 1}}
     config = configure("pendulum", "sombrl", changes)
     twin = make_env("pendulum", config.environment, config.drift)
     env = RemoteEnv(address, patience=LONG)
-    assert env.robot.steps == config.environment.decisions
-    obs, info = env.reset(seed=3, options={"episode": 9, "decisions": 0})
-    expected, _ = twin.reset(seed=3, options={"episode": 9, "decisions": 0})
+    assert env.robot.steps == config.environment.steps
+    obs, info = env.reset(seed=3, options={"episode": 9, "steps": 0})
+    expected, _ = twin.reset(seed=3, options={"episode": 9, "steps": 0})
     assert np.array_equal(obs, expected) and info["theta"] == twin.theta
     over = False
     while not over:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from driftrl.cli.main import main
-from driftrl.config_file import to_dict, toml_text
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.training.study import read_study
 
 _STUDY = """

@@ -11,10 +11,10 @@ import pytest
 
 from driftrl.cli.main import main
 from driftrl.cli.run_data import observations_of
-from driftrl.config_file import to_dict, toml_text
-from driftrl.envs.tasks import configure
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.memory.episodes import save_episode
-from driftrl.results.records import RecordWriter, load_run
+from driftrl.presets.tasks import configure
+from driftrl.records import RecordWriter, load_run
 from driftrl.types import Episode, EpisodeRecord
 
 MakeRun = Callable[..., Path]

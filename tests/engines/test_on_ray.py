@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig, RayConfig, Resources
-from driftrl.config_file import from_dict, overridden, toml_text
+from driftrl.config.engine import EngineConfig, RayConfig, Resources
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict, overridden, toml_text
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.named import engine_named
 from driftrl.engines.on_node import SCRATCH
@@ -48,7 +48,7 @@ STUDY: dict[str, Any] = {
     "settings": {
         "episodes": 30,
         "forget_after": 2,
-        "environment": {"steps": 40, "noise_std": 0.01},
+        "environment": {"sim_steps": 40, "noise_std": 0.01},
         "drift": {"start": 2},
         "agent": {
             "model": {"fit_steps": 5, "refit_every": 2},

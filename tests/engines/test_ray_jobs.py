@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig, RayConfig, Resources
+from driftrl.config.engine import EngineConfig, RayConfig, Resources
+from driftrl.config.run import RunConfig
 from driftrl.engines import local, on_node, on_ray
 from driftrl.engines.on_node import SCRATCH, Work, carry_out
 from driftrl.engines.on_ray import RayEngine, RayJob
 from driftrl.engines.seam import Ended
 from driftrl.engines.syncing import Piece
-from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
+from driftrl.presets.tasks import configure
 
 
 class RayError(Exception):

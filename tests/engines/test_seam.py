@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig, RayConfig, Resources
+from driftrl.config.engine import EngineConfig, RayConfig, Resources
+from driftrl.config.run import RunConfig
 from driftrl.engines import local, seam
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.seam import Ended, Failure, Job, Status, last_words, run_all

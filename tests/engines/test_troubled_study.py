@@ -60,8 +60,8 @@ episodes = 3
 
 [settings.agent]
 model = {{ members = 2, hidden = [8] }}
-sac = {{ hidden = [8], batch = 4 }}
-learning = {{ least_transitions = 5 }}
+sac = {{ hidden = [8], batch_size = 4 }}
+learning = {{ learning_starts = 5 }}
 """
 
 

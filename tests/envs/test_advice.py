@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from driftrl.envs.advice import default_rows, remarks, rows
+from driftrl.envs.custom import custom_task, task_of
 from driftrl.envs.inspection import Findings, defaults_for, inspect
-from driftrl.envs.own import own_task, task_of
 
 LEVELS = spaces.Box(-np.inf, np.inf, (2,), np.float64)
 VALVES = spaces.Box(0.0, 1.0, (2,), np.float64)
@@ -170,10 +170,10 @@ def test_a_simulation_that_is_told_its_wear_can_be_repeated() -> None:
     )
     assert dict(rows(found))["told no episode"] in known
     assert Wearing.told[:5] == [
-        {"episode": 1, "decisions": 0},
-        {"episode": 2, "decisions": 30},
-        {"episode": 3, "decisions": 60},
-        {"episode": 1, "decisions": 0},
+        {"episode": 1, "steps": 0},
+        {"episode": 2, "steps": 30},
+        {"episode": 3, "steps": 60},
+        {"episode": 1, "steps": 0},
         None,
     ]
 
@@ -198,19 +198,19 @@ ASSUMED = "assumed, as the environment declares no limit; "
             Tanks,
             30,
             ASSUMED + "its clock ended random episodes after 30: give "
-            "--environment.steps 30",
+            "--environment.sim_steps 30",
         ),
         (
             lambda: Tanks(stops_after=shorter()),
             20,
             ASSUMED + "its clock ended random episodes after 20 at the latest: give "
-            "--environment.steps 20",
+            "--environment.sim_steps 20",
         ),
         (lambda: Tanks(stops_after=None), 200, ASSUMED + "choose what an attempt"),
         (
             lambda: Tanks(stops_after=None, fails_after=12),
             200,
-            ASSUMED + "choose what an attempt takes, as --environment.steps",
+            ASSUMED + "choose what an attempt takes, as --environment.sim_steps",
         ),
         (
             lambda: Tanks(stops_after=None, fails_after=300),
@@ -225,23 +225,23 @@ def test_length_of_an_episode(make: Callable[[], Any], lasts: int, reason: str) 
     assert defaults.reasons["steps"].startswith(reason)
     # What a run and a robot take it to be, which is no guess of the trial's.
     task = task_of("tanks", make())
-    assert defaults.steps == task.environment.steps
+    assert defaults.steps == task.environment.sim_steps
     assert defaults.steps == (25 if lasts == 25 else 1000)
     assert ("1000 steps are assumed" in task.notes) == (lasts != 25)
 
 
 def test_defaults_are_those_that_a_run_starts_from() -> None:
     found = inspect(lambda: TimeLimit(Tanks(), 25), "tanks")
-    defaults, task = defaults_for(found), own_task("tanks", (2, 2), 25)
+    defaults, task = defaults_for(found), custom_task("tanks", (2, 2), 25)
     agent: Any = task.agent
     assert defaults.hidden == agent.sac.hidden == agent.model.hidden
-    assert defaults.batch == agent.sac.batch
-    assert defaults.least_transitions == agent.learning.least_transitions
+    assert defaults.batch == agent.sac.batch_size
+    assert defaults.learning_starts == agent.learning.learning_starts
     assert defaults.termination == agent.imagination.termination
     assert defaults.forget_after == task.window == task.reset_period
     assert all(value and why for _, value, why in default_rows(defaults))
-    waits = -(-defaults.least_transitions // 25)
-    assert defaults.reasons["least_transitions"].endswith(f"until then: {waits}")
+    waits = -(-defaults.learning_starts // 25)
+    assert defaults.reasons["learning_starts"].endswith(f"until then: {waits}")
     assert f"up to {25 * task.window} transitions" in defaults.reasons["forget_after"]
 
 

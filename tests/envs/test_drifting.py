@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.drift.schedules import (
     SCHEDULES,
     Constant,
@@ -26,7 +26,7 @@ from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.errors import InputError
 
-ONCE = EnvironmentConfig(steps=200, action_repeat=1)
+ONCE = EnvironmentConfig(sim_steps=200, action_repeat=1)
 
 
 def play(
@@ -65,7 +65,7 @@ def test_repeat_one_is_gymnasiums_pendulum_bit_for_bit(theta: float) -> None:
 
 
 def test_action_repeat_sums_rewards_and_skips_states() -> None:
-    held = EnvironmentConfig(steps=200, action_repeat=5)
+    held = EnvironmentConfig(sim_steps=200, action_repeat=5)
     few = actions(40)
     slow = play(make_env("pendulum", held), few)
     fast = play(make_env("pendulum", ONCE), np.repeat(few, 5, axis=0))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from driftrl.config import EnvironmentConfig, FurtherDrift
+from driftrl.config.run import EnvironmentConfig, ExtraDrift
+from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Exponential, Step
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
-from driftrl.envs.suite import MUJOCO_TASKS
-from driftrl.envs.task import Task
-from driftrl.envs.tasks import TASKS
 from driftrl.errors import EnvironmentFault, InputError
+from driftrl.presets.mujoco import MUJOCO_TASKS
+from driftrl.presets.tasks import TASKS
 
 BY_NAME = [pytest.param(task, id=task.name) for task in MUJOCO_TASKS]
 CHEETAH, HOPPER = TASKS["halfcheetah"], TASKS["hopper"]
@@ -128,7 +128,7 @@ def test_a_held_action_sums_rewards_and_skips_states() -> None:
 
 
 def test_the_clock_ends_an_episode_and_a_fall_only_on_demand() -> None:
-    short = replace(HOPPER.environment, steps=300)
+    short = replace(HOPPER.environment, sim_steps=300)
     still = np.zeros((150, 3))
     rows = play(freeze("hopper", 1.0, short), still)
     assert len(rows) == 151 and rows[-1][2:] == (False, True)
@@ -148,8 +148,8 @@ def test_actions_beyond_the_box_are_clipped_and_reach_the_actuators_bounds() -> 
 
 def test_two_parameters_drift_at_once_each_by_its_own_schedule() -> None:
     weaker = Exponential(theta_max=1.0, theta_min=0.5, rate=1.0, start=1)
-    heavier = FurtherDrift("payload:torso", Step(theta_max=3.0, theta_min=0.0, start=2))
-    env = make_env("halfcheetah", drift=weaker, also=(heavier,))
+    heavier = ExtraDrift("payload:torso", Step(theta_max=3.0, theta_min=0.0, start=2))
+    env = make_env("halfcheetah", drift=weaker, extra_drifts=(heavier,))
     torso = model_of(env).body("torso").mass[0]
     bare = model_of(freeze("halfcheetah", 1.0)).body("torso").mass[0]
     assert torso == pytest.approx(bare + 3.0)
@@ -159,21 +159,21 @@ def test_two_parameters_drift_at_once_each_by_its_own_schedule() -> None:
     assert model_of(env).body("torso").mass[0] == bare
     assert model_of(env).actuator_gear[0, 0] == 120.0 * env.theta
     with pytest.raises(InputError, match="two schedules"):
-        make_env("halfcheetah", also=(FurtherDrift("gear", Constant()),))
+        make_env("halfcheetah", extra_drifts=(ExtraDrift("gear", Constant()),))
 
 
 def test_a_clock_of_decisions_counts_those_taken_before_the_episode() -> None:
     drift = Exponential(theta_max=1.0, theta_min=0.0, rate=0.1, start=4)
-    env = make_env("hopper", drift=drift, clock="decisions")
+    env = make_env("hopper", drift=drift, clock="steps")
     assert env.reset(seed=0)[1]["theta"] == 1.0
     for action in moves(HOPPER, 7):
         assert env.step(action)[4]["theta"] == 1.0
     assert env.reset(seed=0)[1]["theta"] == pytest.approx(np.exp(-0.3))
-    _, info = env.reset(seed=0, options={"episode": 99, "decisions": 14})
+    _, info = env.reset(seed=0, options={"episode": 99, "steps": 14})
     assert info["theta"] == pytest.approx(np.exp(-1.0))
-    assert TASKS["humanoid"].clock == "decisions"
+    assert TASKS["humanoid"].clock == "steps"
     with pytest.raises(InputError, match=r"options\['decisions'\].*from 0"):
-        env.reset(seed=0, options={"decisions": -1})
+        env.reset(seed=0, options={"steps": -1})
 
 
 def test_a_late_action_arrives_after_so_many_decisions() -> None:
@@ -247,12 +247,12 @@ def test_a_parameter_that_is_not_there_is_refused(
 
 def test_what_drifts_beside_theta_is_looked_ahead_too() -> None:
     falling = Step(theta_max=1.0, theta_min=-1.0, start=9)
-    also = (FurtherDrift("friction", falling),)
+    extra_drifts = (ExtraDrift("friction", falling),)
     says = r"Task 'hopper': θ of parameter 'friction' must be .* received -1\.0"
     with pytest.raises(InputError, match=says):
-        make_env("hopper", also=also)
-    allowed = (FurtherDrift("payload:torso", Step(3.0, 0.0, start=9)),)
-    env, still = make_env("hopper", also=allowed), freeze("hopper", 1.0)
+        make_env("hopper", extra_drifts=extra_drifts)
+    allowed = (ExtraDrift("payload:torso", Step(3.0, 0.0, start=9)),)
+    env, still = make_env("hopper", extra_drifts=allowed), freeze("hopper", 1.0)
     heavier = model_of(env).body_mass - model_of(still).body_mass
     np.testing.assert_array_equal(heavier, [0, 3, 0, 0, 0])  # the world, the torso, …
     np.testing.assert_array_equal(

@@ -374,7 +374,10 @@ def test_unnamed_parts_have_numbers() -> None:
 
 
 REFUSED = [
-    ("ger", r"Task 'hopper': Unknown parameter 'ger'. Did you mean 'gear'\? Known: "),
+    (
+        "ger",
+        r"Task 'hopper': Unknown parameter 'ger'. Did you mean 'gear'\? Known: ",
+    ),
     ("gear:3", r"Task 'hopper' has no actuator '3' .* actuators are 0, 1, 2\."),
     ("gear:-1", r"has no actuator '-1'"),
     ("gear:hip", r"has no actuator 'hip' for parameter 'gear'"),

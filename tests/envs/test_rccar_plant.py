@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from driftrl.config import EnvironmentConfig, FurtherDrift
+from driftrl.config.run import EnvironmentConfig, ExtraDrift
 from driftrl.drift.schedules import Constant, Step
 from driftrl.envs import rccar, rccar_plant
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.plants import known_reward
 from driftrl.envs.rccar import CarState
 from driftrl.envs.rccar_plant import NOISE_STD, NOMINAL_THETA, STARTS, RCCarPlant
-from driftrl.envs.tasks import TASKS, configure
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Reset, Window
+from driftrl.presets.tasks import TASKS, configure
 
 TASK = TASKS["rccar"]
 SETTINGS = TASK.environment
@@ -76,7 +76,7 @@ def test_the_task_is_the_papers() -> None:
     expected = [1, 1, 0.25 ** (1 / 3), 0.25 ** (2 / 3), 0.25, 0.25, 0.25]
     np.testing.assert_allclose(thetas, expected, rtol=1e-12)
     assert np.round(thetas[2:4], 3).tolist() == [0.630, 0.397]
-    assert TASK.episodes == 30 and SETTINGS.decisions == 200
+    assert TASK.episodes == 30 and SETTINGS.steps == 200
     reset, window = (configure("rccar", name) for name in ("r-ombrl", "sw-ombrl"))
     assert reset.forgetting == Reset(period=15)
     assert window.forgetting == Window(window=7)
@@ -339,26 +339,24 @@ def test_flags_are_told() -> None:
 
 
 def test_specimens_drive_differently_and_each_as_before() -> None:
-    cars = [car(machine=number) for number in (0, 1, 2, 1)]
+    cars = [car(specimen=number) for number in (0, 1, 2, 1)]
     nominal, first, second, again = (play(plant, moves(30)) for plant in cars)
     assert same(first, again) and same(nominal, play(car(), moves(30)))
     assert not same(nominal, first) and not same(first, second)
 
 
 def test_only_a_task_with_ranges_has_specimens() -> None:
-    change = {"environment": {"machine": 2}}
-    assert configure("rccar", "sombrl", change).environment.machine == 2
+    change = {"environment": {"specimen": 2}}
+    assert configure("rccar", "sombrl", change).environment.specimen == 2
     for task in ("pendulum", "hopper"):
-        with pytest.raises(
-            InputError, match="one machine alone.*must be 0, received 2"
-        ):
+        with pytest.raises(InputError, match="must be 0, received 2"):
             configure(task, "sombrl", change)
-    with pytest.raises(InputError, match="one machine alone"):
-        make_env("pendulum", EnvironmentConfig(machine=1))
-    with pytest.raises(InputError, match="environment.machine must be a number of at"):
-        EnvironmentConfig(machine=-1)
-    with pytest.raises(InputError, match="machine must be a whole number"):
-        configure("rccar", "sombrl", {"environment": {"machine": 1.5}})
+    with pytest.raises(InputError, match="must be 0"):
+        make_env("pendulum", EnvironmentConfig(specimen=1))
+    with pytest.raises(InputError, match="environment.specimen must be a number of at"):
+        EnvironmentConfig(specimen=-1)
+    with pytest.raises(InputError, match="specimen must be a whole number"):
+        configure("rccar", "sombrl", {"environment": {"specimen": 1.5}})
 
 
 # Drift of the rest
@@ -367,8 +365,8 @@ def test_only_a_task_with_ranges_has_specimens() -> None:
 def test_delay_and_noise_may_drift_too() -> None:
     settings = replace(SETTINGS, parameter="action_delay")
     drift = Step(theta_max=5.0, theta_min=3.0, start=1)
-    still = FurtherDrift("observation_noise", Constant(value=0.0))
-    env = make_env("rccar", settings, drift, also=(still,))
+    still = ExtraDrift("observation_noise", Constant(value=0.0))
+    env = make_env("rccar", settings, drift, extra_drifts=(still,))
     assert env.reset(seed=0)[1]["theta"] == 5.0
     late, nominal = play(env, moves(20), episode=1), play(env, moves(20), episode=2)
     assert not same(late, nominal)

@@ -28,10 +28,10 @@ from driftrl.figures.printed import overview_figure, regret_figure, returns_figu
 from driftrl.figures.problems import problems_caption, problems_figure
 from driftrl.figures.report import report_page
 from driftrl.figures.wording import comparison_summary, study_summary
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.document import comparison_document
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 METHODS = ("sombrl", "r-ombrl", "sw-ombrl")
@@ -62,7 +62,7 @@ def machine_run(
     config = {
         **{"task": task, "method": method, "seed": seed, "episodes": len(rows)},
         **{"variant": "", "drift": {"kind": "exponential"}},
-        "clock": "decisions" if task == "double-pendulum" else "episodes",
+        "clock": "steps" if task == "double-pendulum" else "episodes",
     }
     return Run(Path(f"{task}-{method}-s{seed}"), config, tuple(rows))
 

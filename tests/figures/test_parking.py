@@ -21,6 +21,7 @@ from driftrl.figures.parking import (
 from driftrl.figures.style import INK
 from driftrl.figures.write import write_report
 from driftrl.memory.episodes import save_episode
+from driftrl.records import Run
 from driftrl.regret import (
     NO_ORACLE,
     OracleTable,
@@ -29,7 +30,6 @@ from driftrl.regret import (
     compare_methods,
 )
 from driftrl.results.comparison import Comparison
-from driftrl.results.records import Run
 from driftrl.results.trajectories import Trajectory
 from driftrl.types import Episode, EpisodeRecord
 

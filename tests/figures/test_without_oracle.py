@@ -7,8 +7,8 @@ from tests.figures.test_own_machine import own_run, written
 
 from driftrl.cli.main import main
 from driftrl.cli.regret import compare
+from driftrl.records import Run
 from driftrl.regret import OracleTable
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 
@@ -39,7 +39,7 @@ def test_where_two_parameters_drift_there_is_no_oracle(
 ) -> None:
     monkeypatch.setattr("driftrl.oracles.lookup.oracle_of_runs", untrained)
     one = told(2.0)
-    config = {**one.config, "also": [{"parameter": "mass"}]}
+    config = {**one.config, "extra_drifts": [{"parameter": "mass"}]}
     two = Run(one.directory, config, one.records)
     (study,) = compare(written([two], tmp_path)).studies
     assert not study.table.known

@@ -16,9 +16,9 @@ from driftrl.figures.wording import (
     span,
     study_summary,
 )
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison
-from driftrl.results.records import Run
 from driftrl.results.statistics import Interval, estimate_mean
 from driftrl.types import EpisodeRecord
 

@@ -279,7 +279,11 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("doubling", {"factor": math.inf}, "finite number above 0; received inf"),
     ("doubling", {"first_epoch": 0}, "first_epoch must be a whole number, at least 1"),
     ("doubling", {"scheme": "windw"}, "Unknown scheme 'windw'. Did you mean 'window'?"),
-    ("window", {"unit": "steps"}, r"Unknown unit 'steps'\..*Known: episodes, trans"),
+    (
+        "window",
+        {"unit": "steps"},
+        r"Unknown unit 'steps'\..*Known: episodes, trans",
+    ),
 ]
 
 

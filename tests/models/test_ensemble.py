@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from driftrl.config_deep import EnsembleConfig
+from driftrl.config.deep import EnsembleConfig
 from driftrl.errors import InputError
 from driftrl.models import ensemble
 from driftrl.models.ensemble import (

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from driftrl.config_deep import EnsembleConfig
+from driftrl.config.deep import EnsembleConfig
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsembleState, Samples
 from driftrl.models.networks import MLP

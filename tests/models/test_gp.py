@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftrl.config_gp import GPConfig
+from driftrl.config.gp import GPConfig
 from driftrl.memory.normaliser import Normaliser
 from driftrl.models import gp
 from driftrl.models.base import Prediction

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.config_gp import GPConfig
+from driftrl.config.gp import GPConfig
 from driftrl.models import gp
 from driftrl.models.likelihood import Hyperparameters
 from driftrl.types import Data

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.config_gp import GPConfig
+from driftrl.config.gp import GPConfig
 from driftrl.models import gp
 from driftrl.models.cholesky import factorise
 from driftrl.models.kernels import KERNELS

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.config_deep import EnsembleConfig
+from driftrl.config.deep import EnsembleConfig
 from driftrl.models import termination
 from driftrl.models.termination import Endings
 

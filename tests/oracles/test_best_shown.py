@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from driftrl.oracles.best_shown import at_least_shown
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 TABLE = OracleTable(

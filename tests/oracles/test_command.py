@@ -8,7 +8,7 @@ import pytest
 
 from driftrl.cli import oracle as command
 from driftrl.cli.main import main
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.oracles import sac
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import SACOracleSettings

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.envs.tasks import TASKS
 from driftrl.oracles import known
 from driftrl.oracles.known import known_optimum, trainings_missing
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import settings_for
 from driftrl.oracles.sac_table import sac_cache_file
 from driftrl.oracles.table import keep
+from driftrl.presets.tasks import TASKS
 
 HOPPER = TASKS["hopper"].environment
 # On a grid of 0.2: raised to 900 at 0.8, and nothing is known between 0.2 and 0.6.
@@ -33,7 +33,7 @@ def test_what_is_shipped_is_known() -> None:
     # Dynamic programming interpolates nothing.
     assert known_optimum("pendulum", 1.98765, environment) is None
     assert known_optimum("pendulum", float("nan"), environment) is None
-    assert known_optimum("pendulum", 2.0, replace(environment, steps=50)) is None
+    assert known_optimum("pendulum", 2.0, replace(environment, sim_steps=50)) is None
 
 
 @pytest.mark.usefixtures("trained")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.config import EnvironmentConfig
-from driftrl.envs.tasks import TASKS
+from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import InputError
 from driftrl.oracles import sac
 from driftrl.oracles.lookup import By, method_of, oracle_of_runs, oracle_of_task
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac import Training, conclude
 from driftrl.oracles.sac_settings import SACOracleSettings
-from driftrl.results.records import Run
+from driftrl.presets.tasks import TASKS
+from driftrl.records import Run
 from driftrl.types import EpisodeRecord
 
-ENVIRONMENT = EnvironmentConfig(steps=200, action_repeat=5)
+ENVIRONMENT = EnvironmentConfig(sim_steps=200, action_repeat=5)
 
 
 def run(thetas: list[float], **environment: object) -> Run:

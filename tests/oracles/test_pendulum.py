@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import InputError
 from driftrl.oracles.dynamic_programming import Grid
 from driftrl.oracles.optimum import Optimum
@@ -11,7 +11,7 @@ from driftrl.oracles.pendulum import default_grid, optimal_return
 from driftrl.oracles.table import find, shipped_tables
 
 COARSE = Grid(90, 91, 11)
-HANGING = EnvironmentConfig(steps=200, action_repeat=5)
+HANGING = EnvironmentConfig(sim_steps=200, action_repeat=5)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_shipped_values_are_found_again_on_a_coarse_grid(
 
 def test_random_starts_with_one_decision_have_a_closed_form() -> None:
     # Not acting is best: E[−φ² − 0.1 ω²] with φ ~ U(−π, π), ω ~ U(−1, 1).
-    environment = EnvironmentConfig(steps=1, action_repeat=1, start="random")
+    environment = EnvironmentConfig(sim_steps=1, action_repeat=1, start="random")
     optimum = optimal_return(3.0, environment, COARSE)
     mean = -(np.pi**2) / 3.0 - 0.1 / 3.0
     spread = np.sqrt(4.0 / 45.0 * (np.pi**4 + 0.1**2))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.drifting import freeze
 from driftrl.oracles.planning import LOOKAHEADS, planned_episodes, planner
 from driftrl.oracles.trajectory import Trajectory
@@ -25,7 +25,7 @@ def test_the_horizon_reaches_the_farthest_lookahead() -> None:
 
 def test_returns_are_those_of_the_environment(episodes: list[Trajectory]) -> None:
     assert len(episodes) == len(LOOKAHEADS)
-    config = EnvironmentConfig(steps=DECISIONS, action_repeat=1)
+    config = EnvironmentConfig(sim_steps=DECISIONS, action_repeat=1)
     env = freeze("pendulum", THETA, config)
     for episode in episodes:
         env.reset(seed=0)

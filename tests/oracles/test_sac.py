@@ -11,20 +11,20 @@ import pytest
 from gymnasium import spaces
 
 from driftrl.agents import sac as learner
-from driftrl.config import EnvironmentConfig
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.drifting import freeze
 from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.envs.plants import PLANTS
-from driftrl.envs.tasks import TASKS, task_named
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.models.networks import MLP
 from driftrl.oracles.collector import Collector, starting_everywhere
 from driftrl.oracles.sac import Training, conclude, optimal_return, rollouts, train
 from driftrl.oracles.sac_settings import SACOracleSettings
 from driftrl.oracles.table import find, shipped_tables
+from driftrl.presets.tasks import TASKS, task_named
 
-SMALL = SACConfig(hidden=(16,), batch=32, learning_rate=3e-3, discount=0.0)
+SMALL = SACConfig(hidden=(16,), batch_size=32, learning_rate=3e-3, discount=0.0)
 QUICK = SACOracleSettings(
     seeds=2,
     decisions=560,
@@ -73,7 +73,7 @@ class Guess(PendulumPlant):
 @pytest.fixture
 def guess(monkeypatch: pytest.MonkeyPatch) -> EnvironmentConfig:
     """Offer the task ``guess``; return its environment."""
-    environment = EnvironmentConfig(steps=10, start="random")
+    environment = EnvironmentConfig(sim_steps=10, start="random")
     row = replace(
         TASKS["pendulum"],
         name="guess",

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftrl.config import EnvironmentConfig
-from driftrl.config_deep import SACConfig
-from driftrl.envs.tasks import TASKS
+from driftrl.config.deep import SACConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.oracles import sac
 from driftrl.oracles.lookup import oracle_of_runs
 from driftrl.oracles.optimum import Optimum
@@ -24,10 +23,11 @@ from driftrl.oracles.sac_table import (
     sac_cache_file,
     sac_table,
 )
-from driftrl.results.records import load_run
+from driftrl.presets.tasks import TASKS
+from driftrl.records import load_run
 
 TASK = "pendulum-decay"  # its nominal θ is 5, so the default grid is 0.5, 1, 1.5, …
-ENVIRONMENT = EnvironmentConfig(steps=20, action_repeat=5)
+ENVIRONMENT = EnvironmentConfig(sim_steps=20, action_repeat=5)
 SETTINGS = SACOracleSettings(seeds=2)
 
 

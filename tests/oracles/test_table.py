@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftrl.config import EnvironmentConfig
-from driftrl.envs.tasks import TASKS
+from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import CorruptFile, InputError
 from driftrl.oracles import build_table, pendulum, table
 from driftrl.oracles.dynamic_programming import Grid
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.table import cache_file, find, parse, pendulum_table, render
+from driftrl.presets.tasks import TASKS
 
-OTHER = EnvironmentConfig(steps=20, action_repeat=5)
-HANGING_5 = EnvironmentConfig(steps=200, action_repeat=5)
+OTHER = EnvironmentConfig(sim_steps=20, action_repeat=5)
+HANGING_5 = EnvironmentConfig(sim_steps=200, action_repeat=5)
 
 
 def optimum(theta: float) -> Optimum:
@@ -66,7 +66,7 @@ def test_values_are_written_in_the_order_of_theta() -> None:
         b"[]",
         b"\xff\xfe",
         b'{"revision": 1}',
-        b'{"revision": 1, "tables": [{"environment": {"steps": 3}}]}',
+        b'{"revision": 1, "tables": [{"environment": {"sim_steps": 3}}]}',
         b'{"revision": 1, "tables": [{"environment": {"wings": 3}, "values": []}]}',
         render({OTHER: [replace(optimum(1.0), value=float("nan"))]}, {}),
         render({OTHER: [optimum(1.0)]}, {})[:-40],
@@ -130,7 +130,7 @@ def test_environments_do_not_share_their_values(computer: Computer) -> None:
         replace(OTHER, start="random"),
         replace(OTHER, noise_std=0.1),
         replace(OTHER, action_repeat=4),
-        replace(OTHER, steps=40),
+        replace(OTHER, sim_steps=40),
     ]
     assert len({cache_file(environment) for environment in others}) == len(others)
     for environment in others:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftrl.records import Run
 from driftrl.results.curves import (
     buffer_span,
     change_starts,
@@ -19,7 +20,6 @@ from driftrl.results.curves import (
     theta_is_known,
     theta_sequences,
 )
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from driftrl.errors import CorruptFile, InputError
+from driftrl.records import Run
 from driftrl.results.origin import (
     Source,
     chosen_preset,
@@ -15,7 +16,6 @@ from driftrl.results.origin import (
     study_command,
     versions_of,
 )
-from driftrl.results.records import Run
 
 STUDY = """
 name = "two_rates"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftrl.records import Run
 from driftrl.regret import NO_ORACLE, OracleTable, OracleValue
 from driftrl.results.packed import (
     DIGITS,
@@ -17,7 +18,6 @@ from driftrl.results.packed import (
     pack_records,
 )
 from driftrl.results.packed import _rounded as rounded
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 ROW = EpisodeRecord(1, 2.0, 40, -5.0, None, False, 1, 0, 1.0, None, None, None, 1.5)

@@ -9,11 +9,11 @@ import pytest
 
 from driftrl.cli.regret import print_comparison
 from driftrl.errors import InputError
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue, compare_methods
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.document import comparison_document
 from driftrl.results.problems import flattened, problems_of
-from driftrl.results.records import Run
 from driftrl.types import EpisodeRecord
 
 DRIFT = {"kind": "exponential", "rate": 0.1, "start": 5}
@@ -26,7 +26,7 @@ def make_run(method: str, variant: str = "", seed: int = 0, **config: Any) -> Ru
         "seed": seed,
         "episodes": 2,
         "variant": variant,
-        "environment": {"steps": 200, "start": "hanging"},
+        "environment": {"sim_steps": 200, "start": "hanging"},
         "drift": DRIFT,
         **config,
     }
@@ -143,7 +143,7 @@ def test_task_and_environment_make_problems_too() -> None:
         "steps = 200",
     ]
     assert labels([make_run("a"), make_run("a", task="car")]) == ["car", "pendulum"]
-    assert labels([make_run("a"), make_run("a", clock="decisions")]) == [
+    assert labels([make_run("a"), make_run("a", clock="steps")]) == [
         "clock = decisions",
         "no clock",
     ]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.config import RunConfig
+from driftrl.config.run import RunConfig
 from driftrl.errors import CorruptFile, InputError
+from driftrl.records import Run, encode_record
 from driftrl.results.reading import planned_names, read_runs, version_notes
-from driftrl.results.records import Run, encode_record
 from driftrl.types import EpisodeRecord
 
 ROW = EpisodeRecord(1, 2.0, 9, 5.0, None, False, 1, 0, 1.0, None, None, None, 1.5)

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftrl.records import Run
 from driftrl.regret import NO_ORACLE, OracleTable, OracleValue
 from driftrl.results.comparison import Comparison, compare_problems
-from driftrl.results.records import Run
 from driftrl.results.score_table import (
     OPTIMALITY,
     RANGED,

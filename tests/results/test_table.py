@@ -7,7 +7,7 @@ import polars
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.results.records import COLUMNS, Run
+from driftrl.records import COLUMNS, Run
 from driftrl.results.table import csv_text, records_table, write_table
 from driftrl.types import EpisodeRecord
 

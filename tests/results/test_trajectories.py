@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driftrl.errors import CorruptFile
 from driftrl.memory.episodes import save_episode
-from driftrl.results.records import Run
+from driftrl.records import Run
 from driftrl.results.trajectories import Trajectory, median_trajectory, trajectories
 from driftrl.types import Episode, EpisodeRecord
 

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from driftrl.errors import EpisodeAborted, InputError, RobotAway
+from driftrl.errors import EpisodeAborted, InputError, RobotUnavailable
 from driftrl.robot.client import Patience, RemoteEnv
 from driftrl.robot.drive import Drive
 from driftrl.robot.journal import Journal
@@ -34,7 +34,7 @@ def test_a_robot_that_is_away_is_waited_for_so_long() -> None:
     began = time.monotonic()
     said: list[str] = []
     with pytest.raises(
-        RobotAway,
+        RobotUnavailable,
         match=f"{address} could not be had within 0.5 s.* Start it, and try again",
     ):
         RemoteEnv(address, patience=Patience(away=0.5, silence=0.1), tell=said.append)
@@ -48,7 +48,9 @@ def test_a_robot_that_is_away_is_waited_for_so_long() -> None:
 def test_a_robot_that_has_a_learner_is_waited_for_too(serve: Serve) -> None:
     address, said = serve().address, []
     first = RemoteEnv(address, patience=LONG)
-    with pytest.raises(RobotAway, match=r"takes only one\. End the other learner, and"):
+    with pytest.raises(
+        RobotUnavailable, match=r"takes only one\. End the other learner, and"
+    ):
         RemoteEnv(address, patience=Patience(0.1, silence=5.0), tell=said.append)
     assert said == [
         f"Waiting for the robot at {address}: This robot has a learner, and takes only "
@@ -155,7 +157,7 @@ def learn(env: Any, episodes: int) -> tuple[list[np.ndarray], int]:
         noise = np.random.default_rng([7, number])
         rows = []
         try:
-            place = {"episode": number, "decisions": 6 * (number - 1)}
+            place = {"episode": number, "steps": 6 * (number - 1)}
             obs, _ = env.reset(seed=100 + number, options=place)
             over = False
             while not over:

@@ -18,7 +18,7 @@ def test_a_task_is_a_machine() -> None:
         make_env("pendulum"), name="pendulum", steps=40, theta_known=True
     )
     assert (machine.observation_size, machine.action_size) == (3, 1)
-    obs, info = env.reset(seed=4, options={"episode": 12, "decisions": 7})
+    obs, info = env.reset(seed=4, options={"episode": 12, "steps": 7})
     sample = machine.reset(Place(12, 7, 4))
     assert np.array_equal(sample.obs, obs) and sample.theta == info["theta"]
     obs, reward, *_, info = env.step(np.array([0.3]))

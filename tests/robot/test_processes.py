@@ -79,7 +79,7 @@ def drive(env: RemoteEnv, steps: int) -> None:
     """Take so many steps of episode 1; a busy machine may need several attempts."""
     for _ in range(30):
         with contextlib.suppress(EpisodeAborted):
-            env.reset(seed=1, options={"episode": 1, "decisions": 0})
+            env.reset(seed=1, options={"episode": 1, "steps": 0})
             for _ in range(steps):
                 env.step(ACTION)
             return

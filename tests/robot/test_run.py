@@ -17,9 +17,9 @@ from driftrl.errors import InputError
 from driftrl.robot.protocol import VERSION, Welcome
 
 SMALL = [
-    *("--episodes", "4", "--environment.steps", "30", "--evaluation.episodes", "0"),
+    *("--episodes", "4", "--environment.sim_steps", "30", "--evaluation.episodes", "0"),
     *("--agent.model.members", "2", "--agent.model.hidden", "8"),
-    *("--agent.sac.hidden", "8", "8", "--agent.sac.batch", "8"),
+    *("--agent.sac.hidden", "8", "8", "--agent.sac.batch_size", "8"),
     *("--agent.learning.least-transitions", "20"),
     *("--agent.learning.policy-updates", "2"),
 ]

@@ -45,7 +45,7 @@ def test_an_episode_is_what_it_is_without_the_wire(
         True,
     )
     for episode in (1, 2):
-        options = {"episode": episode, "decisions": 6 * (episode - 1)}
+        options = {"episode": episode, "steps": 6 * (episode - 1)}
         obs, info = env.reset(seed=9, options=options)
         expected = twin.reset(Place(episode, 6 * (episode - 1), 9))
         assert np.array_equal(obs, expected.obs) and info["theta"] == 1 / episode

@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig, Resources, SlurmConfig
-from driftrl.config_file import toml_text
+from driftrl.config.engine import EngineConfig, Resources, SlurmConfig
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import toml_text
 from driftrl.engines import local, on_slurm
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.on_slurm import SlurmEngine
 from driftrl.engines.seam import Status, episodes_done, run_all
-from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
+from driftrl.presets.tasks import configure
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1200)]
 
 EPISODES = 24  # so many that a job is still running when another comes for its place
 SETTINGS: dict[str, Any] = {
     "episodes": EPISODES,
-    "environment": {"steps": 40, "noise_std": 0.01},
+    "environment": {"sim_steps": 40, "noise_std": 0.01},
     "drift": {"start": 2},
     "agent": {
         "model": {"fit_steps": 5, "refit_every": 2},

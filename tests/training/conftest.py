@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.envs.tasks import configure
+from driftrl.config.run import RunConfig
+from driftrl.presets.tasks import configure
 
 TINY: dict[str, Any] = {
     "episodes": 5,
-    "environment": {"steps": 40, "noise_std": 0.01},
+    "environment": {"sim_steps": 40, "noise_std": 0.01},
     "drift": {"start": 2},
     "forgetting": {"kind": "window", "window": 2},
     "agent": {
@@ -20,13 +20,13 @@ TINY: dict[str, Any] = {
 
 TINY_DEEP: dict[str, Any] = {
     "episodes": 5,
-    "environment": {"steps": 10, "noise_std": 0.01},
+    "environment": {"sim_steps": 10, "noise_std": 0.01},
     "drift": {"start": 2},
     "forgetting": {"kind": "window", "window": 2},
     "agent": {
         "model": {"members": 2, "hidden": [8]},
-        "sac": {"hidden": [8, 8], "batch": 8, "critic": "plain"},
-        "learning": {"model_updates": 1, "policy_updates": 2, "least_transitions": 8},
+        "sac": {"hidden": [8, 8], "batch_size": 8, "critic": "plain"},
+        "learning": {"model_updates": 1, "policy_updates": 2, "learning_starts": 8},
         "soft_reset": {"model": 0.2, "policy": 0.2},
         "optimism": {"rule": "tuned"},
     },

@@ -9,7 +9,7 @@ import pytest
 
 import driftrl.cli.report
 from driftrl.cli.study import main as study_command
-from driftrl.config_file import to_dict, toml_text
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.errors import InputError
 from driftrl.results.calibration import coverage_table, read_calibration
 from driftrl.training import calibration_runner
@@ -181,7 +181,7 @@ def test_the_command_line_runs_it_and_draws_it(
     drawn: list[Path] = []
     monkeypatch.setattr(driftrl.cli.report, "tell_calibration", drawn.append)
     assert driftrl.cli.report.main([str(out)]) == 0 and drawn == [out]
-    with pytest.raises(InputError, match="knows neither --preset nor --together"):
+    with pytest.raises(InputError, match="without --preset"):
         study_command([str(file), *options, "--preset", "paper"])
 
 

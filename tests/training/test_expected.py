@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.practice import initial_state
-from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.config_file import read_toml
-from driftrl.envs.task import REFERENCE_RATE
-from driftrl.envs.tasks import TASKS, configure
+from driftrl.agents.update import initial_state
+from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.task import REFERENCE_RATE
+from driftrl.config.toml import read_toml
 from driftrl.memory.episodes import save_episode
+from driftrl.presets.tasks import TASKS, configure
 from driftrl.training.checkpoint import save_checkpoint
 from driftrl.training.expected import expected_bytes, expected_minutes
 from driftrl.training.study import find_study

@@ -14,13 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.agents.deep_agent import DeepAgent, DeepPolicy
+from driftrl.agents.model_based import DeepAgent, DeepPolicy
 from driftrl.cli.main import main
-from driftrl.config import EnvironmentConfig, RunConfig
-from driftrl.config_deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
-from driftrl.config_file import to_dict, toml_text
-from driftrl.envs.own import OwnPlant, machine, task_of
-from driftrl.envs.tasks import configure
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
+from driftrl.config.run import EnvironmentConfig, RunConfig
+from driftrl.config.toml import to_dict, toml_text
+from driftrl.envs.custom import GymPlant, machine, task_of
 from driftrl.errors import InputError
 from driftrl.exported import Policy, load_policy
 from driftrl.memory.forgetting import (
@@ -31,6 +30,7 @@ from driftrl.memory.forgetting import (
     Since,
     Window,
 )
+from driftrl.presets.tasks import configure
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
 from driftrl.training.export import (
@@ -84,7 +84,7 @@ def test_it_does_what_the_policy_of_jax_does(
 ) -> None:
     # One action of 256 × 256 units takes 16 µs, and of JAX's policy 115 µs.
     policy = deep_policy(kind, states, actions, *hidden)
-    alone, quiet = exported(policy), policy.without_noise()
+    alone, quiet = exported(policy), policy.deterministic()
     assert alone.sizes == (states, *hidden, actions)
     seen = []
     for obs in observations(states):
@@ -101,7 +101,7 @@ def configured(method: str) -> RunConfig:
     agent: dict[str, Any] = {"sac": {"hidden": [8, 6]}}
     if method != "sac":
         agent["model"] = {"members": 2, "hidden": [8]}
-    environment = {"steps": 10, "action_repeat": 2}
+    environment = {"sim_steps": 10, "action_repeat": 2}
     settings = {"agent": agent, "environment": environment}
     return configure("pendulum-decay", method, settings)
 
@@ -154,7 +154,7 @@ def test_a_run_is_exported_and_said_so(
     ]
     assert last.startswith("It needs NumPy") and last.endswith("exported.py")
     policy, episodes = newest_policy(learned, config_of(learned))
-    quiet, alone = policy.without_noise(), load_policy(to)
+    quiet, alone = policy.deterministic(), load_policy(to)
     assert (alone.task, alone.episode) == ("pendulum-decay", episodes) != ("", 1)
     for obs in observations(3):
         expected, _ = quiet.act(obs.astype(np.float64), None, key=KEY)
@@ -225,13 +225,13 @@ def test_bad_input(
 def test_an_untrained_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    long = {"environment": {"steps": 400}}
+    long = {"environment": {"sim_steps": 400}}
     config = configure("pendulum-decay", "sac", long)
     directory = stored(config, tmp_path / "run", updates=0)
     sentence = refusal(capsys, directory, tmp_path / "policy.npz")
     assert "has not been trained yet, and acts at random: episodes so far 2" in sentence
     assert "begins with 128 transitions" in sentence
-    assert sentence.endswith("(agent.learning.least_transitions). Let the run go on.\n")
+    assert sentence.endswith("(agent.learning.learning_starts). Let the run go on.\n")
 
 
 RULES = [
@@ -301,7 +301,7 @@ def test_commands_are_those_that_the_run_gave() -> None:
         observation_space = gymnasium.spaces.Box(-1.0, 1.0, (12,))
         action_space = space
 
-    plant = OwnPlant(Tank(), EnvironmentConfig(steps=5))
+    plant = GymPlant(Tank(), EnvironmentConfig(sim_steps=5))
     policy = exported(deep_policy(SACAgentConfig, 12, 2, 16))
     bounded = dataclasses.replace(policy, low=space.low, high=space.high)
     for obs in observations(12):

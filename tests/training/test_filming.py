@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from gymnasium.error import DependencyNotInstalled
 
-from driftrl.config import RunConfig
+from driftrl.config.run import RunConfig
+from driftrl.envs.custom import custom_task
 from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
-from driftrl.envs.own import own_task
-from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
+from driftrl.presets.tasks import configure
 from driftrl.training import filming, loop
 from driftrl.training.filming import Camera, NoPicture, caption, real_time
 from driftrl.training.learner import Learner
@@ -221,7 +221,7 @@ def test_an_environment_of_ones_own_may_draw_nothing(
     (tmp_path / "no_render.py").write_text(f"{ROOM}\n{render}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "no_render", raising=False)
-    config = configure(own_task("no_render:Room", (2, 1), 30), "sac")
+    config = configure(custom_task("no_render:Room", (2, 1), 30), "sac")
     with pytest.raises(NoPicture, match=sentence):
         filming.try_out(config)
 

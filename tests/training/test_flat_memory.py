@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_file import overridden
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden
 from driftrl.training import loop
 from driftrl.types import EpisodeRecord
 
@@ -28,7 +28,7 @@ def test_memory_stays_flat(
     # Long episodes of few updates: what would leak is data.
     config = overridden(
         tiny_deep,
-        {"episodes": 1000, "environment": {"steps": 100}, "forgetting": rule},
+        {"episodes": 1000, "environment": {"sim_steps": 100}, "forgetting": rule},
     )
     used: dict[int, float] = {}
 

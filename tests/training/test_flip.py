@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.deep_agent import DeepAgent
-from driftrl.config_deep import (
+from driftrl.agents.model_based import DeepAgent
+from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
     EnsembleConfig,
@@ -21,10 +21,10 @@ from driftrl.training.learner import Learner
 STEPS, FLIP, EPISODES = 10, 10, 24
 CONFIG = EnsembleAgentConfig(
     model=EnsembleConfig(members=3, hidden=(16, 16), learning_rate=3e-3),
-    imagination=ImaginationConfig(steps=2),
+    imagination=ImaginationConfig(horizon=2),
     optimism=DeepOptimismConfig(weight=0.3),
-    sac=SACConfig(hidden=(16, 16), batch=16, learning_rate=3e-3, discount=0.9),
-    learning=LearningConfig(model_updates=5, policy_updates=5, least_transitions=16),
+    sac=SACConfig(hidden=(16, 16), batch_size=16, learning_rate=3e-3, discount=0.9),
+    learning=LearningConfig(model_updates=5, policy_updates=5, learning_starts=16),
     soft_reset=SoftResetConfig(0.0, 0.0),
 )
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_file import overridden, to_dict, toml_text
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden, to_dict, toml_text
 
 WORKER = [sys.executable, "-m", "driftrl.engines.worker"]
 

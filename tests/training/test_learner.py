@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.gp_agent import GPPolicy
-from driftrl.config import RunConfig
-from driftrl.config_file import overridden
+from driftrl.agents.gp_mpc import GPPolicy
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden
 from driftrl.envs.drifting import make_env
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.training.assembly import make_learner

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.agents.gp_agent import GPPolicy
-from driftrl.config import RunConfig
-from driftrl.config_file import overridden, read_toml, to_dict, toml_text
-from driftrl.config_gp import ICEMConfig
+from driftrl.agents.gp_mpc import GPPolicy
+from driftrl.config.gp import ICEMConfig
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
 from driftrl.drift.schedules import Step
 from driftrl.envs.drifting import DriftingEnv, environment_of, freeze, make_env
 from driftrl.envs.plants import known_reward
-from driftrl.envs.tasks import task_named
 from driftrl.errors import CorruptFile, EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
+from driftrl.presets.tasks import task_named
 from driftrl.training import loop
 from driftrl.training.assembly import check_run
 from driftrl.training.checkpoint import saved_checkpoints
@@ -403,7 +403,7 @@ def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> N
     rng = np.random.default_rng(0)
     told, earned = 0.0, 0.0
     obs, _ = env.reset(seed=0)
-    for _ in range(settings.decisions):
+    for _ in range(settings.steps):
         action = rng.uniform(-1, 1, 1)
         after, received, *_ = env.step(action)
         row = (jnp.asarray(part, jnp.float32) for part in (obs, action, after))

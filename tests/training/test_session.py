@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from driftrl.config import EnvironmentConfig, RunConfig
-from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.config_file import overridden, read_toml
+from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.run import EnvironmentConfig, RunConfig
+from driftrl.config.toml import overridden, read_toml
+from driftrl.envs.custom import machine
 from driftrl.envs.drifting import environment_of
-from driftrl.envs.own import machine
-from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted, InputError
 from driftrl.memory.forgetting import Since, Window
-from driftrl.results.records import read_records
+from driftrl.presets.tasks import configure
+from driftrl.records import read_records
 from driftrl.training.assembly import check_learns
 from driftrl.training.loop import drive, run
 from driftrl.training.session import Session
@@ -274,7 +274,7 @@ def test_other_rules_are_checked_before_they_are_written(
         with pytest.raises(InputError, match="such as Window.5.; received 3"):
             session.set_forgetting(wrong)
         with monkeypatch.context() as patch:
-            patch.setattr(EnvironmentConfig, "decisions", 7)
+            patch.setattr(EnvironmentConfig, "steps", 7)
             with pytest.raises(InputError, match="never learn: it retains at most 7"):
                 session.set_forgetting(Window(1))
         assert (tmp_path / "config.toml").read_bytes() == before
@@ -286,7 +286,7 @@ def test_other_rules_are_checked_before_they_are_written(
 def test_a_run_that_can_never_learn_is_refused(
     config: RunConfig, tmp_path: Path
 ) -> None:
-    config = overridden(config, {"agent": {"learning": {"least_transitions": 17}}})
+    config = overridden(config, {"agent": {"learning": {"learning_starts": 17}}})
     with pytest.raises(InputError, match="at most 16 transitions in episodes of 8 st"):
         Session(config, tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from driftrl.config_deep import (
+from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
     EnsembleConfig,
@@ -17,8 +17,8 @@ from driftrl.training.speed import Product, Speed, products_of_unit
 
 CONFIG = EnsembleAgentConfig(
     model=EnsembleConfig(members=2, hidden=(5,)),
-    sac=SACConfig(hidden=(4, 4), batch=3),
-    learning=LearningConfig(model_updates=1, policy_updates=2, least_transitions=3),
+    sac=SACConfig(hidden=(4, 4), batch_size=3),
+    learning=LearningConfig(model_updates=1, policy_updates=2, learning_starts=3),
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from driftrl.config import RunConfig
-from driftrl.config_file import overridden, read_toml, to_dict, toml_text
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.seam import Status, episodes_done, run_all
 from driftrl.errors import InputError

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftrl.config import FurtherDrift, RunConfig
-from driftrl.config_file import overridden, read_toml
+from driftrl.config.run import ExtraDrift, RunConfig
+from driftrl.config.task import Task
+from driftrl.config.toml import overridden, read_toml
 from driftrl.drift.schedules import Linear
-from driftrl.envs.suite import MUJOCO_TASKS
-from driftrl.envs.task import Task
-from driftrl.envs.tasks import TASKS, configure
 from driftrl.errors import EnvironmentFault, InputError
-from driftrl.results.records import read_records
+from driftrl.presets.mujoco import MUJOCO_TASKS
+from driftrl.presets.tasks import TASKS, configure
+from driftrl.records import read_records
 from driftrl.training import loop
 from driftrl.training.run_directory import read_config
 
@@ -37,11 +37,11 @@ EVERY = [
 ]
 SMALL = {
     "episodes": 2,
-    "environment": {"steps": 20},
+    "environment": {"sim_steps": 20},
     "agent": {
         "model": {"hidden": [8], "members": 2},
-        "sac": {"hidden": [8, 8], "batch": 4},
-        "learning": {"model_updates": 1, "policy_updates": 1, "least_transitions": 4},
+        "sac": {"hidden": [8, 8], "batch_size": 4},
+        "learning": {"model_updates": 1, "policy_updates": 1, "learning_starts": 4},
     },
 }
 
@@ -95,7 +95,7 @@ def test_short_episodes_count_as_episodes_and_their_decisions_as_clock(
     config = short(
         TASKS["humanoid"],
         episodes=3,
-        environment={"steps": 100},
+        environment={"sim_steps": 100},
         drift={"kind": "linear", "theta_max": 1.0, "theta_min": 0.0, "start": 0}
         | {"duration": 100},
     )
@@ -108,10 +108,10 @@ def test_short_episodes_count_as_episodes_and_their_decisions_as_clock(
 
 
 def test_two_parameters_drift_in_a_run_and_survive_a_resume(tmp_path: Path) -> None:
-    further = FurtherDrift("friction", Linear(1.0, 0.5, start=0, duration=2))
-    config = replace(short(TASKS["hopper"]), also=(further,))
+    further = ExtraDrift("friction", Linear(1.0, 0.5, start=0, duration=2))
+    config = replace(short(TASKS["hopper"]), extra_drifts=(further,))
     loop.run(config, tmp_path / "both")
-    loop.run(replace(config, also=()), tmp_path / "one")
+    loop.run(replace(config, extra_drifts=()), tmp_path / "one")
     both, one = rows_of(tmp_path / "both"), rows_of(tmp_path / "one")
     assert both[1]["return_executed"] != one[1]["return_executed"]
     loop.run(config, tmp_path / "both", resume=True)

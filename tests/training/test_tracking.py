@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from driftrl.cli.main import main
-from driftrl.config import RunConfig
-from driftrl.envs.tasks import configure
+from driftrl.config.run import RunConfig
 from driftrl.errors import InputError
-from driftrl.results.records import COLUMNS, RecordWriter, truncate_records
+from driftrl.presets.tasks import configure
+from driftrl.records import COLUMNS, RecordWriter, truncate_records
 from driftrl.training import tracking
 from driftrl.training.tracking import TAGS, Backend, Tracker, scalars, tracker_named
 from driftrl.types import EpisodeRecord
@@ -191,8 +191,8 @@ def test_a_run_refuses_an_unknown_tracker_before_it_begins(
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-from driftrl.envs.tasks import configure
-from driftrl.results.records import RecordWriter
+from driftrl.presets.tasks import configure
+from driftrl.records import RecordWriter
 from driftrl.training.tracking import tracker_named
 from driftrl.types import EpisodeRecord
 
@@ -327,7 +327,7 @@ def test_wandb_that_refuses_to_begin(
 def test_a_run_is_tracked_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     small = {
-        "--environment.steps": 20,
+        "--environment.sim_steps": 20,
         "--agent.planner.samples": 8,
         "--agent.planner.elites": 2,
         "--agent.planner.iterations": 1,

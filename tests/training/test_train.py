@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import driftrl
+from driftrl.agents.rollouts import TaskFunctions
 from driftrl.errors import InputError
-from driftrl.imagination.policy_rollout import Known
 from driftrl.memory.forgetting import Since
 from driftrl.training.train import train
 from driftrl.types import EpisodeRecord
@@ -19,8 +19,8 @@ from driftrl.types import EpisodeRecord
 TINY: dict[str, Any] = {
     "agent": {
         "model": {"members": 2, "hidden": [8]},
-        "sac": {"hidden": [8, 8], "batch": 8},
-        "learning": {"model_updates": 1, "policy_updates": 2, "least_transitions": 8},
+        "sac": {"hidden": [8, 8], "batch_size": 8},
+        "learning": {"model_updates": 1, "policy_updates": 2, "learning_starts": 8},
     },
 }
 
@@ -96,7 +96,9 @@ def test_only_an_environment_is_trained(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_known_need_not_be_learned(tmp_path: Path) -> None:
-    known = Known(reward=lambda obs, action, next_obs: -abs(next_obs[1] - obs[2]))
+    known = TaskFunctions(
+        reward=lambda obs, action, next_obs: -abs(next_obs[1] - obs[2])
+    )
     train(tanks(), episodes=2, out=tmp_path, settings=TINY, known=known)
     assert 'reward = "known"' in (tmp_path / "config.toml").read_text()
 

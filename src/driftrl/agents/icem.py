@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from driftrl.config_gp import ICEMConfig
+from driftrl.config.gp import ICEMConfig
 
 Actions = Float[Array, "H A"]
 Objective = Callable[[Actions], Float[Array, ""]]

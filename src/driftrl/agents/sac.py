@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from driftrl.agents import losses
 from driftrl.agents.tanh_normal import TanhNormal, from_outputs
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
 from driftrl.errors import require
 from driftrl.models.descent import adam, descend
 from driftrl.models.networks import HIDDEN_GAIN, MLP, ResidualMLP, stacked
@@ -220,7 +220,7 @@ def update(
     moved = SACState(
         actor=actor,
         critics=critics,
-        target_critics=follow(critics, state.target_critics, config.target_rate),
+        target_critics=follow(critics, state.target_critics, config.tau),
         actor_optimiser=actor_optimiser,
         critic_optimiser=critic_optimiser,
         log_temperature=log_temperature,
@@ -313,7 +313,7 @@ def _train(
 ) -> tuple[SACState, Metrics]:
     rows_key, update_key = jax.random.split(key)
     # All at once: a draw of 256 costs as much as one of thousands.
-    rows = jax.random.randint(rows_key, (updates, config.batch), 0, size)
+    rows = jax.random.randint(rows_key, (updates, config.batch_size), 0, size)
 
     def step(
         state: SACState, drawn: tuple[Int[Array, " B"], Key[Array, ""]]

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from driftrl.agents import sac
 from driftrl.agents.sac import SACState
-from driftrl.config_deep import EnsembleConfig, SACConfig
+from driftrl.config.deep import EnsembleConfig, SACConfig
 from driftrl.errors import require
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsembleState

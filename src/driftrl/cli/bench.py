@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driftrl.cli.options import parse, print_json, print_table
-from driftrl.config_deep import (
+from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
     EnsembleConfig,
@@ -30,9 +30,9 @@ class Arguments:
 
 _UNIT = EnsembleAgentConfig(
     model=EnsembleConfig(members=5, hidden=(256, 256)),
-    imagination=ImaginationConfig(steps=2),
+    imagination=ImaginationConfig(horizon=2),
     optimism=DeepOptimismConfig(rule="constant", weight=1.0),
-    sac=SACConfig(hidden=(256, 256), batch=256, critic="plain"),
+    sac=SACConfig(hidden=(256, 256), batch_size=256, critic="plain"),
     learning=LearningConfig(model_updates=1, policy_updates=5),
 )
 SETTINGS = {
@@ -43,7 +43,7 @@ SETTINGS = {
     "64 × 64, residual critics, batch 128": replace(
         _UNIT,
         model=replace(_UNIT.model, hidden=(64, 64)),
-        sac=replace(_UNIT.sac, hidden=(64, 64), batch=128, critic="residual"),
+        sac=replace(_UNIT.sac, hidden=(64, 64), batch_size=128, critic="residual"),
     ),
 }
 

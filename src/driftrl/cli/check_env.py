@@ -10,8 +10,8 @@ import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.envs.advice import default_rows, remarks, rows, verdict
+from driftrl.envs.custom import factory_named
 from driftrl.envs.inspection import Findings, defaults_for, inspect
-from driftrl.envs.own import factory_named
 from driftrl.envs.trial import described
 from driftrl.errors import DriftrlError, InputError
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
-from driftrl.config_file import read_toml, to_dict
+from driftrl.config.task import REFERENCE_RATE
+from driftrl.config.toml import read_toml, to_dict
 from driftrl.drift.schedules import SCHEDULES
-from driftrl.envs.task import REFERENCE_RATE
-from driftrl.envs.tasks import METHODS, TASKS
+from driftrl.presets.tasks import METHODS, TASKS
 from driftrl.training.calibration_study import (
     is_calibration_study,
     read_calibration_study,
@@ -73,7 +73,7 @@ def _tasks() -> list[dict[str, Any]]:
             "observations": task.state_size,
             "actions": task.action_size,
             "episodes": task.episodes,
-            "decisions": task.environment.decisions,
+            "steps": task.environment.steps,
             "reset_period": task.reset_period,
             "window": task.window,
             "forgets_in": task.forgets_in,
@@ -92,7 +92,7 @@ def _in_words(task: Mapping[str, Any]) -> dict[str, str]:
         "θ": task["theta"],
         "schedule": _drift(task["schedule"], task["clock"]),
         "seen, done": f"{task['observations']}, {task['actions']}",
-        "episodes": f"{task['episodes']} × {task['decisions']}",
+        "episodes": f"{task['episodes']} × {task['steps']}",
         "H, w": f"{_amount(task['reset_period'])}, {_amount(task['window'])}",
         "time here": _duration(60 * task["minutes_here"]),
     }

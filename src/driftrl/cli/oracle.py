@@ -8,9 +8,9 @@ import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import oracle_progress
-from driftrl.config import EnvironmentConfig
-from driftrl.envs.tasks import Task, task_named
+from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import require
+from driftrl.presets.tasks import Task, task_named
 from driftrl.training.process import prepare
 
 

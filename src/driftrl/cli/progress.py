@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from driftrl.config import RunConfig
+from driftrl.config.run import RunConfig
 from driftrl.types import EpisodeRecord
 
 if TYPE_CHECKING:

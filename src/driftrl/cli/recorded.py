@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import driftrl
-from driftrl.config import EnvironmentConfig, RunConfig
-from driftrl.config_file import from_dict
+from driftrl.config.run import EnvironmentConfig, RunConfig
+from driftrl.config.toml import from_dict
 from driftrl.errors import InputError, counted
 
 if TYPE_CHECKING:
+    from driftrl.records import Run
     from driftrl.results.reading import Reading
-    from driftrl.results.records import Run
 
 
 def recorded_runs(directory: Path) -> "Reading":
@@ -37,7 +37,7 @@ def recorded_runs(directory: Path) -> "Reading":
 
 def _setting_notes(runs: "Sequence[Run]") -> list[str]:
     """Say which settings of runs this version does not know."""
-    from driftrl.results.records import BESIDE_SETTINGS
+    from driftrl.records import BESIDE_SETTINGS
 
     unknown: dict[str, list[str]] = {}
     for run in runs:

@@ -22,9 +22,9 @@ from driftrl.training.process import prepare
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from driftrl.records import Run
     from driftrl.regret import OracleTable, StudyRegret
     from driftrl.results.comparison import Comparison
-    from driftrl.results.records import Run
     from driftrl.results.statistics import Interval
 
 
@@ -100,14 +100,14 @@ def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
 
 def _without_oracle(runs: "Sequence[Run]") -> str:
     """Return why there can't be an oracle for runs, or nothing if there can."""
-    from driftrl.envs.own import is_own
+    from driftrl.envs.custom import is_custom
     from driftrl.regret import NO_ORACLE
 
     thetas = [record.theta for run in runs for record in run.records]
     # A robot need not tell θ, even if it is the twin of a task of ours.
-    if is_own(runs[0].task) or not all(map(math.isfinite, thetas)):
+    if is_custom(runs[0].task) or not all(map(math.isfinite, thetas)):
         return NO_ORACLE.provenance
-    if any(run.config.get("also") for run in runs):
+    if any(run.config.get("extra_drifts") for run in runs):
         return "There is no oracle where more than one parameter drifts."
     return unknown_environment(runs)
 

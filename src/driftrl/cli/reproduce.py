@@ -15,8 +15,8 @@ from driftrl.cli.options import parse, print_table
 from driftrl.cli.progress import duration
 from driftrl.cli.report import write_and_tell
 from driftrl.cli.study import run_study, workers_for
-from driftrl.config import EnvironmentConfig, RunConfig
-from driftrl.config_file import read_toml, to_dict
+from driftrl.config.run import EnvironmentConfig, RunConfig
+from driftrl.config.toml import read_toml, to_dict
 from driftrl.engines.local import LocalEngine
 from driftrl.errors import InputError, counted
 from driftrl.results.progress import RunProgress, Watcher
@@ -277,7 +277,7 @@ def _oracle_in_words(plans: Sequence[Plan], returns_only: bool) -> str:
 
 def _thetas(run: RunConfig) -> set[float]:
     """Return the θ that a run meets, if no episode ends early."""
-    pace = 1 if run.clock == "episodes" else run.environment.decisions
+    pace = 1 if run.clock == "episodes" else run.environment.steps
     first = 1 if run.clock == "episodes" else 0
     return {float(run.drift(first + pace * n)) for n in range(run.episodes)}
 

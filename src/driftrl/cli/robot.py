@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from driftrl.cli.options import parse
-from driftrl.config_file import read_toml
+from driftrl.config.toml import read_toml
 from driftrl.errors import InputError, at_least, counted, require
 from driftrl.robot.access import check_access, token_from
 from driftrl.robot.alone import drive_alone
@@ -27,7 +27,7 @@ from driftrl.training.process import prepare
 if TYPE_CHECKING:
     from driftrl.exported import Policy
 
-_FROM_A_RUN = ("environment", "drift", "also", "clock")
+_FROM_A_RUN = ("environment", "drift", "extra_drifts", "clock")
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ def _operate(arguments: Arguments, drive: Drive, token: str) -> None:
 
 def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, Limits]:
     """Build the machine and what it allows."""
-    from driftrl.envs.own import is_own
+    from driftrl.envs.custom import is_custom
 
-    if is_own(arguments.task):
+    if is_custom(arguments.task):
         machine, seen = _own(arguments)
     else:
         machine, seen = _twin(arguments)
@@ -149,7 +149,7 @@ def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, Limits]:
 
 def _twin(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
     from driftrl.envs.drifting import environment_of
-    from driftrl.envs.tasks import configure
+    from driftrl.presets.tasks import configure
 
     require(
         arguments.steps is None,
@@ -163,15 +163,15 @@ def _twin(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]
     env.reset(seed=0)
     env.step(np.zeros(env.action_space.shape or (1,)))
     machine = GymnasiumMachine(
-        env, name=config.task, steps=config.environment.decisions, theta_known=True
+        env, name=config.task, steps=config.environment.steps, theta_known=True
     )
     return machine, _box(env)
 
 
 def _own(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
     """Build the machine of one's own, once: it may be hardware."""
+    from driftrl.envs.custom import GymPlant, made, task_of
     from driftrl.envs.drifting import DriftingEnv
-    from driftrl.envs.own import OwnPlant, made, task_of
 
     require(
         arguments.config is None,
@@ -180,9 +180,9 @@ def _own(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
     own = made(arguments.task)
     task = task_of(arguments.task, own, arguments.steps)
     machine = GymnasiumMachine(
-        DriftingEnv(OwnPlant(own, task.environment), {}),
+        DriftingEnv(GymPlant(own, task.environment), {}),
         name=task.name,
-        steps=task.environment.decisions,
+        steps=task.environment.steps,
         halt=getattr(own.unwrapped, "halt", None),
     )
     return machine, _box(own)

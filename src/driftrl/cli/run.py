@@ -15,12 +15,12 @@ from driftrl.cli.on_robot import (
     task_of_robot,
 )
 from driftrl.cli.progress import run_progress
-from driftrl.config import RunConfig
-from driftrl.config_file import from_dict, overridden, read_toml
-from driftrl.envs.own import STEPS, is_own
-from driftrl.envs.tasks import METHODS, TASKS, check_fits, configure, task_named
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict, overridden, read_toml
+from driftrl.envs.custom import STEPS, is_custom
 from driftrl.errors import InputError, at_least, require
-from driftrl.results.records import BESIDE_SETTINGS, CONFIG_FILE
+from driftrl.presets.tasks import METHODS, TASKS, check_fits, configure, task_named
+from driftrl.records import BESIDE_SETTINGS, CONFIG_FILE
 from driftrl.training.process import prepare
 from driftrl.training.tracking import tracking
 from driftrl.training.video import headless, require_installed
@@ -122,13 +122,13 @@ def _parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _assumed(config: RunConfig) -> str:
     """Say which length of an episode is assumed, where a machine declares none."""
-    if not is_own(config.task) or config.environment.steps != STEPS:
+    if not is_custom(config.task) or config.environment.sim_steps != STEPS:
         return ""
     return task_named(config.task).notes
 
 
 def _is_task(word: str | None) -> bool:
-    return word is not None and (word in TASKS or is_own(word))
+    return word is not None and (word in TASKS or is_custom(word))
 
 
 def _stored(own: argparse.Namespace) -> dict[str, Any] | None:

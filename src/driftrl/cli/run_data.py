@@ -6,7 +6,7 @@ from pathlib import Path
 
 from driftrl.errors import CorruptFile, require
 from driftrl.memory.episodes import load_episode
-from driftrl.results.records import CONFIG_FILE, Run, load_run
+from driftrl.records import CONFIG_FILE, Run, load_run
 from driftrl.types import Episode
 
 _MEMORY = "memory"
@@ -52,7 +52,7 @@ def observations_of(run: Run) -> int:
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a machine of one's own
         return environment["observations"]
-    from driftrl.envs.tasks import task_named
+    from driftrl.presets.tasks import task_named
 
     task = task_named(run.task)
     variant = environment.get("observation", task.environment.observation)

@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 import tyro
 
-from driftrl.atomic import write_atomically
 from driftrl.cli.options import parse, print_table
 from driftrl.cli.progress import duration, study_progress
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig, EngineName
-from driftrl.config_file import from_dict, merged, read_toml, to_dict, toml_text
+from driftrl.config.engine import EngineConfig, EngineName
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict, merged, read_toml, to_dict, toml_text
 from driftrl.engines.named import engine_named
 from driftrl.engines.seam import Engine, run_all
-from driftrl.engines.together import together_engine
 from driftrl.errors import InputError, counted, require
+from driftrl.io import write_atomically
 from driftrl.training.calibration_study import (
     is_calibration_study,
     read_calibration_study,
@@ -54,9 +53,6 @@ class Arguments:
     (default: the study's, or 60)."""
     track: str | None = None
     """Write every episode for tensorboard or wandb too, into the runs' directories."""
-    together: bool = False
-    """Run the seeds of each configuration in one process: for deep agents and episodes
-    of one length.  Meant for an accelerator."""
 
 
 def main(argv: list[str]) -> int:
@@ -67,11 +63,8 @@ def main(argv: list[str]) -> int:
     path = find_study(arguments.study)
     if is_calibration_study(read_toml(path)):
         require(
-            arguments.preset is None
-            and arguments.on == "local"
-            and not arguments.together,
-            "A study of calibration runs on this machine alone, and knows neither "
-            "--preset nor --together.",
+            arguments.preset is None and arguments.on == "local",
+            "A study of calibration runs on this machine alone, without --preset.",
         )
         return run_calibration_study(path, arguments.out, arguments.workers)
     study = read_study(path, arguments.preset)
@@ -86,15 +79,8 @@ def main(argv: list[str]) -> int:
 def _engine(study: Study, arguments: Arguments) -> Engine:
     """Return what is to carry out the runs."""
     workers = workers_for(arguments.workers)
-    if not arguments.together:
-        told = _worker_options(arguments.track)
-        return engine_named(arguments.on, study.engine, workers, told)
-    require(
-        arguments.on == "local" and arguments.track is None,
-        "--together puts runs into one process of this machine: it goes with --on "
-        "local alone, and not with --track.",
-    )
-    return together_engine(study.runs(), workers)
+    told = _worker_options(arguments.track)
+    return engine_named(arguments.on, study.engine, workers, told)
 
 
 def _worker_options(track: str | None) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ import tyro
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.run_data import observations_of
 from driftrl.errors import InputError
+from driftrl.records import CONFIG_FILE, Run, load_runs
 from driftrl.results.audit import Audit, JudgedEpisode, audit
 from driftrl.results.audit_wording import explain
-from driftrl.results.records import CONFIG_FILE, Run, load_runs
 
 _BLOCKS = 12
 

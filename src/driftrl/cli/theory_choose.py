@@ -320,9 +320,9 @@ def _draw(found: "Tradeoff", out: Path, sweeps: "list[MeasuredSweep]") -> None:
     require(
         out.suffix == ".png", f"--out must be a file ending in .png, received {out}."
     )
-    from driftrl.atomic import write_atomically
     from driftrl.figures.style import render
     from driftrl.figures.tradeoff import tradeoff_figure
+    from driftrl.io import write_atomically
 
     assert found.terms is not None
     spans = np.arange(1, found.episodes + 1)

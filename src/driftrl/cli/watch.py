@@ -20,12 +20,12 @@ from rich.text import Text
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import duration
-from driftrl.config import EnvironmentConfig
-from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
-from driftrl.envs.tasks import TASKS
+from driftrl.config.run import EnvironmentConfig
+from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import DriftrlError, InputError, positive, require
+from driftrl.presets.tasks import TASKS
+from driftrl.records import CONFIG_FILE
 from driftrl.results.progress import RunProgress, State, Watcher, study_seconds_left
-from driftrl.results.records import CONFIG_FILE
 from driftrl.training.calibration_study import is_calibration_study
 from driftrl.training.study import read_study
 
@@ -124,7 +124,7 @@ class _Optima:
 
     def of(self, run: RunProgress) -> float | None:
         """Return J* at the run's newest θ, if it is known."""
-        if run.theta is None or run.task not in TASKS or run.config.get("also"):
+        if run.theta is None or run.task not in TASKS or run.config.get("extra_drifts"):
             return None
         if run.name not in self._environments:
             self._environments[run.name] = _environment(run.config)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from driftrl.config import RunConfig
-from driftrl.config_file import to_dict, toml_text
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.engines.seam import LOG, Ended, Failure, Job, last_words
 from driftrl.training.process import prepare
 

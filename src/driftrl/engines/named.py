@@ -1,6 +1,6 @@
 """Engines by name."""
 
-from driftrl.config_engine import EngineConfig, EngineName
+from driftrl.config.engine import EngineConfig, EngineName
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.seam import Engine
 

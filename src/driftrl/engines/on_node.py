@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftrl.config import RunConfig
+from driftrl.config.run import RunConfig
 from driftrl.engines.local import Process
 from driftrl.engines.syncing import Outbox, Piece, receive
 from driftrl.training.process import cache_directory

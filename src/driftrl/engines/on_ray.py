@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Self
 
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig, Resources
+from driftrl.config.engine import EngineConfig, Resources
+from driftrl.config.run import RunConfig
 from driftrl.engines.local import failure_of
 from driftrl.engines.on_node import Message, Work, carry_out
 from driftrl.engines.ray_address import require_answer

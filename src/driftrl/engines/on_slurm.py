@@ -15,9 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from driftrl.atomic import write_atomically
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig
+from driftrl.config.engine import EngineConfig
+from driftrl.config.run import RunConfig
 from driftrl.engines.local import config_text, failure_of, worker_command
 from driftrl.engines.seam import LOG, Ended, Failure, Job, episodes_done, last_words
 from driftrl.engines.slurm_job import OneRun, has_begun, note, read_status
@@ -32,6 +31,7 @@ from driftrl.engines.slurm_queue import (
     phase_of,
 )
 from driftrl.errors import InputError, counted, require
+from driftrl.io import write_atomically
 
 NOT_INSTALLED = "Slurm needs the extra 'slurm': pip install 'driftrl[slurm]'."
 _FOLDER = ".slurm"  # of a study: what it and submitit keep of its jobs

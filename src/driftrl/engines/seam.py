@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
-from driftrl.config import RunConfig
-from driftrl.results.records import RECORDS_FILE, complete_rows
+from driftrl.config.run import RunConfig
+from driftrl.records import RECORDS_FILE, complete_rows
 
 _POLL_SECONDS = 0.3
 _MOST_LOSSES = 3  # in a row, without an episode between them

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from driftrl.atomic import write_atomically
+from driftrl.io import write_atomically
 
 JOB = "job.json"
 """File in a run's directory: engine, id and last known state of its job."""

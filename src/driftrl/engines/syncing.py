@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-from driftrl.atomic import flush_directory, write_atomically
 from driftrl.engines.seam import LOG
 from driftrl.errors import CorruptFile
-from driftrl.results.records import CONFIG_FILE, RECORDS_FILE
+from driftrl.io import flush_directory, write_atomically
+from driftrl.records import CONFIG_FILE, RECORDS_FILE
 
 _ARRAYS, _MANIFEST = "state.npz", "manifest.json"
 _MEMORY = re.compile(r"memory/([0-9]{6,})\.npz")

@@ -10,8 +10,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from driftrl.config import RunConfig
-from driftrl.config_file import from_dict
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict
 from driftrl.errors import DriftrlError
 from driftrl.training.process import end_with, prepare
 from driftrl.training.tracking import tracking

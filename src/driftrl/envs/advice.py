@@ -48,14 +48,14 @@ def default_rows(defaults: Defaults) -> list[tuple[str, str, str]]:
     why = defaults.reasons
     hidden = " × ".join(str(width) for width in defaults.hidden)
     return [
-        ("environment.steps", f"{defaults.steps}", why["steps"]),
+        ("environment.sim_steps", f"{defaults.steps}", why["steps"]),
         ("agent.imagination.termination", defaults.termination, why["termination"]),
         (
-            "agent.learning.least_transitions",
-            f"{defaults.least_transitions}",
-            why["least_transitions"],
+            "agent.learning.learning_starts",
+            f"{defaults.learning_starts}",
+            why["learning_starts"],
         ),
-        ("agent.sac.batch", f"{defaults.batch}", why["batch"]),
+        ("agent.sac.batch_size", f"{defaults.batch}", why["batch"]),
         (
             "forgetting.period (H), forgetting.window (w)",
             f"{defaults.forget_after}",
@@ -89,7 +89,7 @@ def _on_repeats(findings: Findings) -> Iterator[str]:
             "With the same seed and actions an episode is not the same twice: "
             f"{repeats.here}. It can be learned, as a real machine can, but a run "
             "can't be repeated exactly. A simulation of wear should go by the "
-            "options that reset is told, such as {'episode': 1, 'decisions': 0}."
+            "options that reset is told, such as {'episode': 1, 'steps': 0}."
         )
     elif repeats.elsewhere is not None and repeats.elsewhere.startswith(
         "there is none"
@@ -146,7 +146,7 @@ def _on_driven(findings: Findings, driven: Driven) -> Iterator[str]:
         yield (
             f"It never ended in {max(driven.lengths)} steps and declares no limit: say "
             "how long an episode is, with gymnasium.wrappers.TimeLimit or "
-            "--environment.steps."
+            "--environment.sim_steps."
         )
     if driven.terminated and max(driven.lengths) == 1:
         yield "Every random episode ended with its first step."
@@ -180,13 +180,13 @@ def _on_rewards(driven: Driven) -> Iterator[str]:
 
 def _on_data(defaults: Defaults) -> Iterator[str]:
     held = defaults.forget_after * defaults.lasts
-    if held < defaults.least_transitions:
+    if held < defaults.learning_starts:
         yield (
             f"{defaults.forget_after} episodes of {defaults.lasts} steps are {held} "
             "transitions, and learning begins with "
-            f"{defaults.least_transitions}: a method that forgets would never learn. "
-            "Make H and w larger, or agent.learning.least_transitions and "
-            "agent.sac.batch smaller."
+            f"{defaults.learning_starts}: a method that forgets would never learn. "
+            "Make H and w larger, or agent.learning.learning_starts and "
+            "agent.sac.batch_size smaller."
         )
 
 

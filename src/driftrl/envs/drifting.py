@@ -11,20 +11,20 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from driftrl.config import Clock, EnvironmentConfig, FurtherDrift, RunConfig
+from driftrl.config.run import Clock, EnvironmentConfig, ExtraDrift, RunConfig
 from driftrl.drift.schedules import Constant, Schedule, Unknown
 from driftrl.drift.variation import extremes
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.plants import make_plant
-from driftrl.envs.tasks import task_named
 from driftrl.errors import require
+from driftrl.presets.tasks import task_named
 
 
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """A plant whose θ_n is put into force at the start of episode n.
 
     The clock counts resets, from 1, or the decisions taken before a reset.
-    ``reset(options={"episode": n, "decisions": t})`` sets either, which is how a
+    ``reset(options={"episode": n, "steps": t})`` sets either, which is how a
     resumed run, or a learner that discards an episode, keeps its place.
     """
 
@@ -72,10 +72,10 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Advance the clock by one episode, or set it, and apply θ_n."""
         options = options or {}
         self._episode = _whole(options, "episode", self._episode + 1, least=1)
-        self._decisions = _whole(options, "decisions", self._decisions, least=0)
+        self._decisions = _whole(options, "steps", self._decisions, least=0)
         super().reset(seed=seed)
         self._settle()
-        place = {"episode": self._episode, "decisions": self._decisions}
+        place = {"episode": self._episode, "steps": self._decisions}
         obs, info = self._plant.reset(seed=seed, options=place)
         return obs, {**info, "theta": self._theta}
 
@@ -105,7 +105,7 @@ def make_env(
     task: str,
     environment: EnvironmentConfig | None = None,
     drift: Schedule | None = None,
-    also: tuple[FurtherDrift, ...] = (),
+    extra_drifts: tuple[ExtraDrift, ...] = (),
     clock: Clock | None = None,
     render_mode: str | None = None,
 ) -> DriftingEnv:
@@ -116,7 +116,7 @@ def make_env(
     schedules: dict[str, Schedule] = {}
     if not isinstance(drift, Unknown):
         schedules[environment.parameter] = drift
-    for further in also:
+    for further in extra_drifts:
         require(
             further.parameter not in schedules,
             f"Parameter {further.parameter!r} of task {task!r} has two schedules; give "
@@ -133,7 +133,7 @@ def environment_of(config: RunConfig, render_mode: str | None = None) -> Driftin
         config.task,
         config.environment,
         config.drift,
-        config.also,
+        config.extra_drifts,
         config.clock,
         render_mode,
     )

@@ -16,13 +16,13 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
-from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.envs.own import (
+from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.envs.custom import (
     STEPS,
     as_env,
     check_reset,
+    custom_task,
     episode_steps,
-    own_task,
     steps_of,
 )
 from driftrl.envs.spaces import box_sizes
@@ -140,7 +140,7 @@ class Defaults:
     """Decisions that one seems to take, which is what ``steps`` should be."""
     termination: Literal["absent", "known", "learned"]
     """When imagined rollouts end."""
-    least_transitions: int
+    learning_starts: int
     """Retained transitions below which nothing is updated."""
     batch: int
     forget_after: int
@@ -246,22 +246,22 @@ def defaults_for(findings: Findings) -> Defaults:
     require(findings.sizes is not None, " ".join(findings.faults))
     assert findings.sizes is not None
     steps, (lasts, why_steps) = episode_steps(findings.limit), _lasts(findings)
-    task = own_task(findings.name, findings.sizes, steps)
+    task = custom_task(findings.name, findings.sizes, steps)
     assert isinstance(task.agent, EnsembleAgentConfig)
     learning, sac = task.agent.learning, task.agent.sac
-    waits = -(-learning.least_transitions // lasts)
+    waits = -(-learning.learning_starts // lasts)
     return Defaults(
         steps=steps,
         lasts=lasts,
         termination=task.agent.imagination.termination,
-        least_transitions=learning.least_transitions,
-        batch=sac.batch,
+        learning_starts=learning.learning_starts,
+        batch=sac.batch_size,
         forget_after=task.window,
         hidden=sac.hidden,
         reasons={
             "steps": why_steps,
             "termination": _why_termination(findings.driven),
-            "least_transitions": f"enough to draw batches of {sac.batch} from; "
+            "learning_starts": f"enough to draw batches of {sac.batch_size} from; "
             f"episodes of full length until then: {waits}",
             "batch": "grows with the networks",
             "forget_after": "nobody knows how fast it drifts; they hold up to "
@@ -283,12 +283,13 @@ def _lasts(findings: Findings) -> tuple[int, str]:
         same = len(set(driven.truncated_after)) == 1
         return longest, (
             f"{assumed}; its clock ended random episodes after {longest}"
-            f"{'' if same else ' at the latest'}: give --environment.steps {longest}"
+            f"{'' if same else ' at the latest'}: "
+            f"give --environment.sim_steps {longest}"
         )
     # A better policy may last longer than random actions did.
     tried = () if driven is None or driven.cut else driven.lengths
     return max((_GUESSED_STEPS, *tried)), (
-        f"{assumed}; choose what an attempt takes, as --environment.steps"
+        f"{assumed}; choose what an attempt takes, as --environment.sim_steps"
     )
 
 
@@ -355,7 +356,7 @@ def _random_trials(
     for number in range(episodes):
         held = number % 2 == 1
         actions = random_actions(env.action_space, seed + number, held=held)
-        place = {"episode": number + 1, "decisions": sum(map(len, trials))}
+        place = {"episode": number + 1, "steps": sum(map(len, trials))}
         trial = drive(
             env,
             limited(actions, max(STEPS, found.limit or 0), deadline),
@@ -375,7 +376,7 @@ def _again(env: Env, trial: Trial, seed: int, *, told: bool = True) -> Trial:
     def action(step: int) -> np.ndarray | None:
         return repeated[step] if step < len(repeated) else None
 
-    place = {"episode": 1, "decisions": 0} if told else None
+    place = {"episode": 1, "steps": 0} if told else None
     return drive(env, action, seed=seed, place=place)
 
 

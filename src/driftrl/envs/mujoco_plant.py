@@ -16,7 +16,9 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
+from driftrl.config.task import Task
+from driftrl.envs.delays import Signals
 from driftrl.envs.parameters import (
     Named,
     check_disjoint,
@@ -24,8 +26,6 @@ from driftrl.envs.parameters import (
     parse_parameter,
 )
 from driftrl.envs.plant import Observation, Plant, StepResult
-from driftrl.envs.signals import Signals
-from driftrl.envs.task import Task
 from driftrl.errors import EnvironmentFault, require
 
 _POSITIONS_AND_SPEEDS = {
@@ -110,7 +110,7 @@ class MujocoPlant(Plant):
         """Start an episode as Gymnasium does, near the machine's rest."""
         super().reset(seed=seed)
         obs, _ = self._inner.reset(seed=seed)
-        self._left = self._config.steps
+        self._left = self._config.sim_steps
         self._time = self._inner.data.time
         size = self._centre.shape[0]
         return self._signals.reset(size, obs, self.np_random), {}

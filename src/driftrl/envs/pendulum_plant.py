@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.pendulum import HANGING, MAX_SPEED
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.errors import require
@@ -69,7 +69,7 @@ class PendulumPlant(Plant):
             state = self.np_random.uniform([-np.pi, -1.0], [np.pi, 1.0])
         self._inner.reset(seed=0)  # Gymnasium's own start is replaced, not used.
         self._set_state(state)
-        self._left = self._config.steps
+        self._left = self._config.sim_steps
         return self._observe(), {}
 
     def step(self, action: np.ndarray) -> StepResult:

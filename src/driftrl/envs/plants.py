@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from jaxtyping import Array
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
+from driftrl.config.task import Task
 from driftrl.envs import pendulum, rccar
-from driftrl.envs.own import OwnPlant, is_own, made
+from driftrl.envs.custom import GymPlant, is_custom, made
 from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.envs.plant import Plant
 from driftrl.envs.rccar_plant import RCCarPlant
-from driftrl.envs.suite import MUJOCO_TASKS
-from driftrl.envs.task import Task
 from driftrl.errors import InputError
+from driftrl.presets.mujoco import MUJOCO_TASKS
 
 Make = Callable[[EnvironmentConfig, str | None], Plant]
 Reward = Callable[[Array, Array, Array], Array]
@@ -47,8 +47,8 @@ def make_plant(
     task: Task, environment: EnvironmentConfig, render_mode: str | None = None
 ) -> Plant:
     """Build the machine of a task."""
-    if is_own(task.name):
-        return OwnPlant(made(task.name), environment)
+    if is_custom(task.name):
+        return GymPlant(made(task.name), environment)
     if task.plant not in PLANTS:
         raise InputError(f"Task {task.name!r} has no environment in this installation.")
     task.check_machine(environment)
@@ -66,6 +66,6 @@ def known_end(task: Task, environment: EnvironmentConfig) -> Condition | None:
     """Return when an episode of a task ends before its time; None if it never does."""
     if not (task.may_end and environment.terminates):
         return None
-    from driftrl.envs.healthy import ENDS
+    from driftrl.envs.termination import ENDS
 
     return ENDS.get(task.plant)

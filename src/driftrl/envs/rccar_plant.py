@@ -16,12 +16,12 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Float
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs import rccar
+from driftrl.envs.delays import Signals
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.rccar import CarParameters, CarState, Number
 from driftrl.envs.rccar_drawing import Frame, draw
-from driftrl.envs.signals import Signals
 from driftrl.errors import require, unknown_name
 
 NOMINAL_THETA = {"throttle": 1.0, "action_delay": 3.0, "observation_noise": 1.0}
@@ -88,7 +88,7 @@ class RCCarPlant(Plant):
             raise unknown_name("start of the car", config.start, STARTS)
         self.render_mode = render_mode
         self._config = config
-        self._car = rccar.specimen(config.machine)
+        self._car = rccar.specimen(config.specimen)
         bound = np.array([np.inf, np.inf, 1.0, 1.0, *[np.inf] * 3, *[1.0] * 6])
         self.observation_space = spaces.Box(-bound, bound, dtype=np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), dtype=np.float64)
@@ -124,7 +124,7 @@ class RCCarPlant(Plant):
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode where ``environment.start`` says."""
         super().reset(seed=seed)
-        self._left = self._config.steps
+        self._left = self._config.sim_steps
         self._state = np.concatenate([self._start_pose(), self._start_velocity()])
         self._signals.reset(2, self._state, self.np_random)
         self._remembered = deque([np.zeros(2)] * REMEMBERED, maxlen=REMEMBERED)

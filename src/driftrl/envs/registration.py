@@ -2,7 +2,7 @@
 
 import gymnasium
 
-from driftrl.envs.tasks import TASKS
+from driftrl.presets.tasks import TASKS
 
 
 def register() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from driftrl.atomic import write_atomically
 from driftrl.figures.style import (
     INK,
     MUTED,
@@ -24,6 +23,7 @@ from driftrl.figures.style import (
     render,
     shade,
 )
+from driftrl.io import write_atomically
 from driftrl.results.calibration import (
     BOUNDS,
     SCHEMES,

@@ -16,9 +16,9 @@ from driftrl.figures.part import Part
 from driftrl.figures.plotly_style import axis_style, base_layout
 from driftrl.figures.style import INK, MUTED, method_name
 from driftrl.figures.wording import number
+from driftrl.records import COLUMNS
 from driftrl.results.curves import minutes_a_run
 from driftrl.results.packed import DIGITS, OPTIMUM, PackedRecords
-from driftrl.results.records import COLUMNS
 
 _SPAN = "span"  # n − m(n), which the page computes
 _ROW_PIXELS, _FIRST_PIXELS, _GAP_PIXELS = 92, 170, 16

@@ -8,9 +8,9 @@ from driftrl.figures.markup import named, table
 from driftrl.figures.part import Part
 from driftrl.figures.style import method_styles, problem_name
 from driftrl.figures.wording import UNKNOWN, comparison_summary, mean_and_error
+from driftrl.records import Run
 from driftrl.results.comparison import Comparison
 from driftrl.results.origin import Source
-from driftrl.results.records import Run
 
 _MOST_COLUMNS = 6  # methods that a table on a page has room for
 

@@ -9,10 +9,10 @@ from driftrl.figures.markup import code, escaped, folded, table
 from driftrl.figures.part import Part
 from driftrl.figures.style import method_name
 from driftrl.figures.wording import UNKNOWN, number
+from driftrl.records import Run
 from driftrl.results.curves import minutes_a_run
 from driftrl.results.origin import Source, run_command, study_command, versions_of
 from driftrl.results.problems import flattened
-from driftrl.results.records import Run
 
 
 def run_section(part: Part) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from driftrl.atomic import write_atomically
 from driftrl.errors import require
 from driftrl.figures.aggregates import aggregate_figure
 from driftrl.figures.bound import BoundColumn, bound_figure
@@ -24,6 +23,7 @@ from driftrl.figures.problems import problems_caption, problems_figure
 from driftrl.figures.report import ALL, Origin, report_page
 from driftrl.figures.style import render
 from driftrl.figures.sweep import sweep_figure, sweep_returns_figure, sweeps_of
+from driftrl.io import write_atomically
 from driftrl.results.comparison import Comparison
 from driftrl.results.growth import growth_of
 

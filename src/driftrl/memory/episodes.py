@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from driftrl.atomic import flush_directory, write_atomically
 from driftrl.errors import CorruptFile, require
+from driftrl.io import flush_directory, write_atomically
 from driftrl.memory.columns import Columns
 from driftrl.types import Data, Episode, Precision
 

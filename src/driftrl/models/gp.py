@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.linalg import cho_solve, solve_triangular
 
-from driftrl.config_gp import GPConfig
+from driftrl.config.gp import GPConfig
 from driftrl.memory.normaliser import Normaliser
 from driftrl.models.base import Prediction
 from driftrl.models.cholesky import (

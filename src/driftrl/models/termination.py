@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from driftrl.config_deep import EnsembleConfig
+from driftrl.config.deep import EnsembleConfig
 from driftrl.models.descent import adam, descend
 from driftrl.models.networks import MLP
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue, achieved_returns, thetas_of
-from driftrl.results.records import Run
 
 _TOLERANCE = 1e-9  # of θ, which schedules compute in floating point
 

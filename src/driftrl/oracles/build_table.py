@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from driftrl.atomic import write_atomically
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import DriftrlError
+from driftrl.io import write_atomically
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.table import SHIPPED, Tables, find, parse, render
 from driftrl.training.process import prepare
@@ -37,7 +37,7 @@ ABOUT = (
 def command_for(environment: EnvironmentConfig, optima: Sequence[Optimum]) -> str:
     """Return the command that computes a table of this content from nothing."""
     command = (
-        f"python -m driftrl.oracles.build_table --steps {environment.steps} "
+        f"python -m driftrl.oracles.build_table --steps {environment.sim_steps} "
         f"--action-repeat {environment.action_repeat} --start {environment.start}"
     )
     thetas = sorted({one.theta for one in optima} - set(DEFAULT_THETAS))

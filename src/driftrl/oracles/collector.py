@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.drifting import freeze
-from driftrl.envs.tasks import Task
+from driftrl.presets.tasks import Task
 from driftrl.training.evaluate import Env
 from driftrl.training.streams import Purpose, integer_for
 from driftrl.types import Data

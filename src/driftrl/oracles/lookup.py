@@ -4,16 +4,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from driftrl.config import EnvironmentConfig
-from driftrl.config_file import from_dict
-from driftrl.envs.tasks import Task, task_named
+from driftrl.config.run import EnvironmentConfig
+from driftrl.config.toml import from_dict
 from driftrl.errors import InputError, require
 from driftrl.oracles.best_shown import at_least_shown
 from driftrl.oracles.sac_settings import SACOracleSettings, settings_for
 from driftrl.oracles.sac_table import sac_table
 from driftrl.oracles.table import Answer, Progress, pendulum_table
+from driftrl.presets.tasks import Task, task_named
+from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue
-from driftrl.results.records import Run
 
 By = Literal["dp", "sac"]
 """Dynamic programming, where a plant has it, or soft actor-critic, for any task."""
@@ -87,7 +87,9 @@ def oracle_of_runs(
     on the same system, have achieved.
     """
     systems = {_system(run) for run in runs}
-    further = sorted({run.directory.name for run in runs if run.config.get("also")})
+    further = sorted(
+        {run.directory.name for run in runs if run.config.get("extra_drifts")}
+    )
     require(
         not further,
         "An oracle knows systems in which θ alone drifts; in "
@@ -105,7 +107,7 @@ def oracle_of_runs(
     if method_of(row) == "dp":
         return table
     seen = [run for run in (*runs, *shown) if _system(run) == (task, environment)]
-    seen = [run for run in seen if not run.config.get("also")]
+    seen = [run for run in seen if not run.config.get("extra_drifts")]
     return at_least_shown(table, seen, more_is_better=row.is_monotone(environment))
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from driftrl.config import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.pendulum import HANGING, PendulumState
 from driftrl.errors import require
 from driftrl.oracles.dynamic_programming import (
@@ -95,7 +95,7 @@ def _solve(theta: float, environment: EnvironmentConfig, grid: Grid) -> _Solutio
             jnp.float32(noise_std) if noise_std > 0 else None,
             grid=grid,
             repeat=environment.action_repeat,
-            decisions=environment.decisions,
+            decisions=environment.steps,
         )
 
     coarse = tables(grid.coarsened()).whole
@@ -152,7 +152,7 @@ def _pushes(environment: EnvironmentConfig) -> Float[np.ndarray, "B D"]:
     policy that follows an interpolated V lingers at it.
     """
     lengths = sorted({steps // environment.action_repeat for steps in PUSHES})
-    later = np.arange(environment.decisions)[None, :] >= np.array(lengths)[:, None]
+    later = np.arange(environment.steps)[None, :] >= np.array(lengths)[:, None]
     return np.where(later, np.nan, 1.0)
 
 
@@ -179,7 +179,7 @@ def _best(episodes: list[Trajectory]) -> Trajectory:
 def _best_episode(solution: _Solution) -> Optimum:
     """Find the best noise-free episode from the hanging start."""
     theta, environment = solution.theta, solution.environment
-    repeat, decisions = environment.action_repeat, environment.decisions
+    repeat, decisions = environment.action_repeat, environment.steps
 
     def polished(episodes: list[Trajectory]) -> Trajectory:
         return _best([polish(episode, theta, repeat) for episode in episodes])
@@ -245,7 +245,7 @@ def _returns(
     taken: the greedy policy's, and the same after a push in either direction.
     """
     environment = solution.environment
-    free = np.full((len(starts), environment.decisions), np.nan)
+    free = np.full((len(starts), environment.steps), np.nan)
     if environment.noise_std > 0:
         stream = np.random.default_rng(0)
         noise = stream.normal(0.0, environment.noise_std, (*free.shape, 2))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from driftrl.agents import icem
-from driftrl.config_gp import ICEMConfig
+from driftrl.config.gp import ICEMConfig
 from driftrl.envs.pendulum import PendulumState, Scalar, repeated_step
 from driftrl.oracles.trajectory import Trajectory
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from driftrl.config_deep import SACConfig
+from driftrl.config.deep import SACConfig
 from driftrl.errors import at_least, positive, require, share
 
 
@@ -35,9 +35,9 @@ class SACOracleSettings:
         default_factory=lambda: SACConfig(
             hidden=(64, 64),
             critic="residual",
-            batch=128,
+            batch_size=128,
             learning_rate=1e-3,
-            target_rate=0.01,
+            tau=0.01,
         )
     )
     """Smaller and quicker than what a learner uses that has few data."""
@@ -89,7 +89,9 @@ _LONG = SACOracleSettings(
     episodes=2,
     judging_episodes=5,
     spacing=0.2,
-    sac=SACConfig(hidden=(128, 128), critic="residual", batch=128, learning_rate=1e-3),
+    sac=SACConfig(
+        hidden=(128, 128), critic="residual", batch_size=128, learning_rate=1e-3
+    ),
 )
 
 

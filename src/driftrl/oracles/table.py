@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import driftrl
-from driftrl.atomic import write_atomically
-from driftrl.config import EnvironmentConfig
-from driftrl.config_file import from_dict
+from driftrl.config.run import EnvironmentConfig
+from driftrl.config.toml import from_dict
 from driftrl.errors import CorruptFile, InputError
+from driftrl.io import write_atomically
 from driftrl.oracles.optimum import Optimum
 from driftrl.training.process import cache_directory
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import numpy as np
 from jaxtyping import Bool, Float
 
-from driftrl.results.records import Run
+from driftrl.records import Run
 from driftrl.types import EpisodeRecord
 
 Measure = Callable[[EpisodeRecord], float | None]

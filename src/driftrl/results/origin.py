@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from driftrl.errors import CorruptFile, InputError
+from driftrl.records import Run
 from driftrl.results.problems import flattened
-from driftrl.results.records import Run
 
 STUDY_FILE = "study.toml"
 UNSAID = "not said"

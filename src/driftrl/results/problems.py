@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from driftrl.results.records import Run
+from driftrl.records import Run
 from driftrl.results.variants import natural_key
 
-_SECTIONS = ("task", "environment", "drift", "also", "clock")
+_SECTIONS = ("task", "environment", "drift", "extra_drifts", "clock")
 
 
 @dataclass(frozen=True)

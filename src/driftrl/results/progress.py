@@ -17,7 +17,7 @@ from statistics import fmean, median
 from typing import Any, Literal, TypeVar
 
 from driftrl.errors import require
-from driftrl.results.records import CONFIG_FILE, RECORDS_FILE
+from driftrl.records import CONFIG_FILE, RECORDS_FILE
 
 State = Literal["running", "waiting", "stopped", "finished", "failed"]
 """Held by a living process; not begun; begun and left; done; ended by an error."""

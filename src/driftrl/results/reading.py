@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from driftrl.errors import DriftrlError, InputError, counted
-from driftrl.results.origin import STUDY_FILE, UNSAID, versions_of
-from driftrl.results.records import (
+from driftrl.records import (
     CONFIG_FILE,
     RECORDS_FILE,
     Run,
@@ -21,6 +20,7 @@ from driftrl.results.records import (
     load_run,
     run_directories,
 )
+from driftrl.results.origin import STUDY_FILE, UNSAID, versions_of
 
 _MOST_NAMED = 6  # a sentence with more names than this is not read
 

@@ -7,6 +7,7 @@ its study; every other problem stays what it is, under its study's name.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from driftrl.records import Run
 from driftrl.regret import (
     OracleTable,
     StudyRegret,
@@ -15,7 +16,6 @@ from driftrl.regret import (
 )
 from driftrl.results.comparison import Comparison
 from driftrl.results.problems import problems_of
-from driftrl.results.records import Run
 
 
 def merge_studies(studies: Mapping[str, Comparison]) -> Comparison:

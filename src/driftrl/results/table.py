@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars
 
-from driftrl.atomic import write_atomically
 from driftrl.errors import require
-from driftrl.results.records import COLUMNS, Run
+from driftrl.io import write_atomically
+from driftrl.records import COLUMNS, Run
 
 _POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}
 _SCHEMA = {

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from driftrl.errors import CorruptFile
-from driftrl.results.records import Run
+from driftrl.records import Run
 
 
 @dataclass(frozen=True)

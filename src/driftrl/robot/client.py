@@ -14,7 +14,7 @@ from jaxtyping import Float
 from driftrl.errors import (
     EpisodeAborted,
     InputError,
-    RobotAway,
+    RobotUnavailable,
     counted,
     positive,
     require,
@@ -84,7 +84,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     ``step`` and ``reset`` raise ``EpisodeAborted`` when the robot stopped the episode,
     or fell silent: forget the episode and ``reset`` again with the same number, which
-    also connects again.  A robot that stays away raises ``RobotAway``.
+    also connects again.  A robot that stays away raises ``RobotUnavailable``.
 
     The robot does not wait.  From ``reset`` on every action is due within
     ``robot.deadline`` seconds: have everything compiled before, and see
@@ -142,7 +142,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[Float[np.ndarray, " S"], dict[str, Any]]:
         """Begin the next episode, or the one that ``options`` name.
 
-        As with ``DriftingEnv``, ``options={"episode": n, "decisions": t}`` sets either
+        As with ``DriftingEnv``, ``options={"episode": n, "steps": t}`` sets either
         clock.  An episode under way is aborted, and one that was aborted does not
         count: the next one has its number.
         """
@@ -151,7 +151,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.abort()
         episodes, decisions = self._before
         self._episode = int(options.get("episode", episodes + 1))
-        decisions = int(options.get("decisions", decisions))
+        decisions = int(options.get("steps", decisions))
         self._before = (self._episode - 1, decisions)
         begin = Begin(self._episode, decisions, seed)
         start = self._patiently(lambda: self._begin(begin), "resume")
@@ -216,7 +216,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             except _Silent as silent:
                 self._disconnect()
                 if now() >= until:
-                    raise RobotAway(
+                    raise RobotUnavailable(
                         f"The robot at {self._address} could not be had within "
                         f"{self._patience.away:g} s: {silent} {silent.remedy}, and "
                         f"{then}."

@@ -74,7 +74,7 @@ class Machine(ABC):
 class GymnasiumMachine(Machine):
     """A Gymnasium environment that acts on [−1, 1], as a machine.
 
-    Its ``reset`` is given ``options={"episode": n, "decisions": t}``.
+    Its ``reset`` is given ``options={"episode": n, "steps": t}``.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class GymnasiumMachine(Machine):
 
     def reset(self, place: Place) -> Sample:
         """Reset the environment to an episode."""
-        options = {"episode": place.episode, "decisions": place.decisions}
+        options = {"episode": place.episode, "steps": place.decisions}
         obs, info = self._env.reset(seed=place.seed, options=options)
         return Sample(_numbers(obs), theta=self._theta(info))
 

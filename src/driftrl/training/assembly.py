@@ -1,51 +1,31 @@
 """A configuration becomes an agent, and an agent that begins to learn."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 
-from driftrl.agents.deep_agent import DeepAgent
-from driftrl.agents.gp_agent import GPAgent
-from driftrl.agents.interface import Agent, State
-from driftrl.agents.practice import Practise, practise
-from driftrl.config import RunConfig
-from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.config_gp import GPAgentConfig
+from driftrl.agents.base import Agent, State
+from driftrl.agents.gp_mpc import GPAgent
+from driftrl.agents.model_based import DeepAgent
+from driftrl.agents.rollouts import TaskFunctions
+from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.gp import GPAgentConfig
+from driftrl.config.run import RunConfig
 from driftrl.envs.drifting import environment_of
 from driftrl.envs.plants import known_end, known_reward
-from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
-from driftrl.imagination.policy_rollout import Known
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import most_retained, most_transitions
+from driftrl.presets.tasks import check_fits, task_of_run
 from driftrl.training.learner import Learner
 from driftrl.training.streams import Purpose, key_for
 
 MORE_DATA = (
     "Forget less (a larger forgetting.window or forgetting.period), or make "
-    "agent.learning.least_transitions smaller, and agent.sac.batch with it."
+    "agent.learning.learning_starts smaller, and agent.sac.batch_size with it."
 )
 """What lets a run learn that forgets too soon."""
 
-_chosen: ContextVar[Practise] = ContextVar("practise", default=practise)
 
-
-@contextmanager
-def practising(how: Practise) -> Iterator[None]:
-    """Let deep agents that this thread makes within this practise so.
-
-    A run is not told of it: nothing of its configuration, its files or its records
-    depends on whether its units are done alone or with those of other runs.
-    """
-    before = _chosen.set(how)
-    try:
-        yield
-    finally:
-        _chosen.reset(before)
-
-
-def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
+def make_agent(config: RunConfig, known: TaskFunctions | None = None) -> Agent:
     """Build the agent of a configuration.
 
     Args:
@@ -64,7 +44,7 @@ def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
                 "'ensemble' or 'sac'."
             )
         return GPAgent(sizes, known.reward, settings)
-    steps, points = config.environment.decisions, most_points(config)
+    steps, points = config.environment.steps, most_points(config)
     room = points + steps if settings.learning.when == "step" else points
     return DeepAgent(
         sizes,
@@ -72,22 +52,21 @@ def make_agent(config: RunConfig, known: Known | None = None) -> Agent:
         capacity=room,
         steps=steps,
         known=known,
-        practise=_chosen.get(),
     )
 
 
-def _known(config: RunConfig) -> Known:
+def _known(config: RunConfig) -> TaskFunctions:
     task, environment = task_of_run(config), config.environment
-    return Known(known_end(task, environment), known_reward(task, environment))
+    return TaskFunctions(known_end(task, environment), known_reward(task, environment))
 
 
-def telling(config: RunConfig, known: Known) -> RunConfig:
+def telling(config: RunConfig, known: TaskFunctions) -> RunConfig:
     """Return the configuration that makes use of all that is known of a machine."""
     agent = config.agent
     if not isinstance(agent, EnsembleAgentConfig):
         return config
     imagination = agent.imagination
-    if known.end is not None:
+    if known.termination is not None:
         imagination = replace(imagination, termination="known")
     if known.reward is not None:
         imagination = replace(imagination, reward="known")
@@ -101,7 +80,7 @@ def sizes_of(config: RunConfig) -> tuple[int, int]:
 
 def most_points(config: RunConfig) -> int:
     """Return how many transitions are learned from at once, at most."""
-    steps = config.environment.decisions
+    steps = config.environment.steps
     return most_transitions(config.forgetting, config.episodes, steps)
 
 
@@ -110,7 +89,7 @@ def least_points(config: RunConfig) -> int:
     agent = config.agent
     if isinstance(agent, GPAgentConfig):
         return 1
-    return agent.learning.least_transitions
+    return agent.learning.learning_starts
 
 
 def counted_within(config: RunConfig, steps: int) -> int:
@@ -122,13 +101,13 @@ def counted_within(config: RunConfig, steps: int) -> int:
 
 def check_learns(config: RunConfig) -> None:
     """Refuse a run that would forget each episode before it may learn from it."""
-    steps, least = config.environment.decisions, least_points(config)
+    steps, least = config.environment.steps, least_points(config)
     most = most_retained(config.forgetting, steps) + counted_within(config, steps)
     require(
         most >= least,
         f"This run would never learn: it retains at most {most:g} transitions in "
         f"episodes of {steps} steps, and learning begins with {least} "
-        f"(agent.learning.least_transitions). {MORE_DATA}",
+        f"(agent.learning.learning_starts). {MORE_DATA}",
     )
 
 
@@ -145,7 +124,7 @@ def initial_state(agent: Agent, config: RunConfig) -> State:
     return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
 
 
-def make_learner(config: RunConfig, known: Known | None = None) -> Learner:
+def make_learner(config: RunConfig, known: TaskFunctions | None = None) -> Learner:
     """Return a learner that has lived through nothing, and that writes nothing."""
     check_fits(config)
     agent = make_agent(config, known)
@@ -161,7 +140,7 @@ def learner_of(
         agent,
         config.forgetting,
         memory,
-        steps=config.environment.decisions,
+        steps=config.environment.steps,
         seed=config.seed,
         state=state,
     )

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_solve
 
-from driftrl.config_gp import GPConfig
+from driftrl.config.gp import GPConfig
 from driftrl.memory.forgetting import Evidence
 from driftrl.models import gp
 from driftrl.models.cholesky import factorise

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
-from driftrl.atomic import remove_leftovers, write_atomically
-from driftrl.config_file import to_dict
+from driftrl.config.toml import to_dict
 from driftrl.errors import InputError
+from driftrl.io import remove_leftovers, write_atomically
 from driftrl.results.calibration import DRAWS, EXAMPLE_FILE, SETTINGS_FILE
 from driftrl.training.calibration_study import CalibrationStudy
 from driftrl.training.process import end_with, prepare

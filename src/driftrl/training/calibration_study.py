@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.config_file import from_dict, read_toml
+from driftrl.config.toml import from_dict, read_toml
 from driftrl.errors import InputError, at_least, require
 from driftrl.memory.forgetting import KeepAll, Reset, Window
 from driftrl.models.kernels import gram, kernel_named

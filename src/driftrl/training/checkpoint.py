@@ -18,8 +18,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from driftrl.atomic import flush_directory
 from driftrl.errors import CorruptFile, DriftrlError, InputError
+from driftrl.io import flush_directory
 
 T = TypeVar("T")
 KEPT = 2

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import gymnasium
 import numpy as np
 
-from driftrl.agents.interface import Policy
+from driftrl.agents.base import Policy
 from driftrl.training.streams import Purpose, integer_for, key_for
 
 Env = gymnasium.Env[np.ndarray, np.ndarray]
@@ -38,7 +38,7 @@ def evaluate(
     """
     if episodes == 0:
         return None
-    policy = policy.without_noise()
+    policy = policy.deterministic()
     returns = [
         _rollout(policy, env, rollout, seed=seed, place=place, watch=watch)
         for rollout in range(episodes)

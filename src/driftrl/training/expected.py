@@ -17,13 +17,13 @@ from functools import cache
 import jax
 import numpy as np
 
-from driftrl.agents.practice import initial_state
-from driftrl.config import AgentConfig, RunConfig
-from driftrl.config_deep import EnsembleAgentConfig, SACAgentConfig
-from driftrl.config_gp import GPAgentConfig
-from driftrl.envs.task import REFERENCE_RATE
-from driftrl.envs.tasks import task_of_run
+from driftrl.agents.update import initial_state
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
+from driftrl.config.gp import GPAgentConfig
+from driftrl.config.run import AgentConfig, RunConfig
+from driftrl.config.task import REFERENCE_RATE
 from driftrl.memory.forgetting import most_transitions
+from driftrl.presets.tasks import task_of_run
 from driftrl.training.assembly import sizes_of
 from driftrl.training.checkpoint import KEPT, flatten
 from driftrl.training.speed import products_of_unit
@@ -43,8 +43,8 @@ def expected_minutes(config: RunConfig, rate: float) -> float:
             (``driftrl.training.speed.product_rate``).
     """
     task = task_of_run(config)
-    usual = task.episodes * task.environment.decisions
-    ratio = config.episodes * config.environment.decisions / usual
+    usual = task.episodes * task.environment.steps
+    ratio = config.episodes * config.environment.steps / usual
     usual_work = _work(task.agent, task.sizes(task.environment))
     ratio *= _work(config.agent, sizes_of(config)) / usual_work
     return task.minutes * ratio * REFERENCE_RATE / rate
@@ -62,7 +62,7 @@ def _work(agent: AgentConfig, sizes: tuple[int, int]) -> float:
 def expected_bytes(config: RunConfig) -> int:
     """Return what a finished run lies on the disk with, if no episode ends early."""
     states, actions = sizes_of(config)
-    steps = config.environment.decisions
+    steps = config.environment.steps
     precise = isinstance(config.agent, GPAgentConfig)
     number = np.dtype(np.float64 if precise else np.float32).itemsize
     episode = steps * (2 * states + actions + 1) * number + _EPISODE_BYTES
@@ -75,7 +75,7 @@ def _state_bytes(config: RunConfig) -> int:
     sizes, agent = sizes_of(config), config.agent
     if isinstance(agent, GPAgentConfig):
         points = most_transitions(
-            config.forgetting, config.episodes + 1, config.environment.decisions
+            config.forgetting, config.episodes + 1, config.environment.steps
         )
         # The factor of the Gram matrix, and the data that it is of.
         return 8 * points * (points + 2 * sizes[0] + sizes[1])

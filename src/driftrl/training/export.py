@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from driftrl.atomic import write_atomically
-from driftrl.config import RunConfig
-from driftrl.config_gp import GPAgentConfig
+from driftrl.config.gp import GPAgentConfig
+from driftrl.config.run import RunConfig
 from driftrl.errors import InputError, require
 from driftrl.exported import ACTIVATION, Policy, PolicyError, to_bytes
+from driftrl.io import write_atomically
 from driftrl.memory.forgetting import most_retained
-from driftrl.results.records import RECORDS_FILE, read_records
+from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.assembly import MORE_DATA
 from driftrl.training.checkpoint import load_arrays, newest
 from driftrl.training.playback import config_of
@@ -66,8 +66,8 @@ def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
         int(arrays["policy.updates"]) > 0,
         f"The policy of the run in {directory} has not been trained yet, and acts at "
         f"random: episodes so far {episodes}, and learning begins with "
-        f"{config.agent.learning.least_transitions} transitions "
-        f"(agent.learning.least_transitions). {_to_be_trained(directory, config)}",
+        f"{config.agent.learning.learning_starts} transitions "
+        f"(agent.learning.learning_starts). {_to_be_trained(directory, config)}",
     )
     weights, biases = actor_layers(arrays)
     low, high = bounds or machine_bounds(config) or (None, None)
@@ -85,11 +85,11 @@ def _to_be_trained(directory: Path, config: RunConfig) -> str:
     assert not isinstance(config.agent, GPAgentConfig)
     records = directory / RECORDS_FILE
     lengths = [row.steps for row in read_records(records)] if records.is_file() else []
-    longest = max(lengths, default=config.environment.decisions)
+    longest = max(lengths, default=config.environment.steps)
     learning = config.agent.learning
     within = longest if learning.when == "step" else 0
     held = most_retained(config.forgetting, longest) + within
-    if held >= learning.least_transitions:
+    if held >= learning.learning_starts:
         return "Let the run go on."
     return (
         f"It never would: this run retains at most {held:g}, in episodes of up to "

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from driftrl.config import RunConfig
+from driftrl.config.run import RunConfig
+from driftrl.envs.custom import is_custom
 from driftrl.envs.drifting import environment_of
-from driftrl.envs.own import is_own
 from driftrl.errors import DriftrlError, InputError
 from driftrl.training.evaluate import Env, Seen, unwatched
 from driftrl.training.video import (
@@ -141,7 +141,7 @@ def _first_picture(config: RunConfig) -> tuple[Frame, float]:
 
 def _drawn_by_itself(env: Env, task: str) -> Frame:
     """Return the first picture, where an environment of one's own may draw none."""
-    if not is_own(task):
+    if not is_custom(task):
         return _picture(env)
     try:
         frame = env.render()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.interface import Agent, Carry, Lesson, Occasion, Policy, State
+from driftrl.agents.base import Agent, Carry, LearnContext, OnlineState, Policy, State
 from driftrl.errors import EnvironmentFault, InputError, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import Evidence, Forgetting, slides, turns_over
@@ -33,7 +33,7 @@ class _Running:
     transitions: list[Transition]
     state: State
     """The agent's, which an agent that learns within episodes moves on."""
-    lesson: Lesson | None
+    online: OnlineState | None
     """None for an agent that learns between episodes."""
     asked: tuple[Observation, np.ndarray] | None = None
     """State and action of the decision whose outcome has not been told yet."""
@@ -99,7 +99,7 @@ class Learner:
             carry=self._policy.begin(),
             transitions=[],
             state=self.state,
-            lesson=self._agent.begin_lesson(self._retained),
+            online=self._agent.begin_online(self._retained),
         )
         return self.number
 
@@ -128,15 +128,15 @@ class Learner:
         seen = Transition(before, action, float(reward), obs, terminated, truncated)
         running.transitions.append(seen)
         running.asked = None
-        if running.lesson is not None:
+        if running.online is not None:
             self._learn_from(seen, running)
 
     def _learn_from(self, seen: Transition, running: _Running) -> None:
         key = key_for(
             self._seed, Purpose.LEARNING, self.number, len(running.transitions)
         )
-        running.state, running.lesson = self._agent.observe(
-            running.state, running.lesson, seen, key=key
+        running.state, running.online = self._agent.observe(
+            running.state, running.online, seen, key=key
         )
         running.policy = self._agent.policy(running.state)
 
@@ -178,7 +178,7 @@ class Learner:
         """
         self.memory.append(episode)
         number, evidence = self.number, Evidence(self.memory.lengths)
-        occasion = Occasion(
+        context = LearnContext(
             episode=number,
             steps=self._steps,
             sliding=slides(self.forgetting),
@@ -191,7 +191,7 @@ class Learner:
         data = self.memory.since(first)
         self.memory.release(before=first)
         key = key_for(self._seed, Purpose.LEARNING, number)
-        self.state = self._agent.learn(self._lived, data, occasion, key=key)
+        self.state = self._agent.learn(self._lived, data, context, key=key)
         self._lived = self.state
         self._policy = self._agent.policy(self.state)
 
@@ -211,7 +211,7 @@ class Learner:
         require(
             len(transitions) < self._steps,
             f"Episode {self.number} has had all its {self._steps} steps "
-            "(environment.steps): end_episode() comes next.",
+            "(environment.sim_steps): end_episode() comes next.",
         )
 
     def _under_way(self, asked_for: str) -> _Running:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from driftrl.config import RunConfig
+from driftrl.config.run import RunConfig
 from driftrl.envs.drifting import DriftingEnv, environment_of
 from driftrl.errors import DriftrlError, EnvironmentFault, EpisodeAborted, require
 from driftrl.training.evaluate import Env, Watch, evaluate, unwatched

@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driftrl.agents.interface import Policy, State
-from driftrl.config import RunConfig
+from driftrl.agents.base import Policy, State
+from driftrl.config.run import RunConfig
 from driftrl.drift.schedules import Constant
 from driftrl.envs.drifting import environment_of
 from driftrl.errors import at_least, positive, require
-from driftrl.results.records import CONFIG_FILE, RECORDS_FILE, read_records
+from driftrl.records import CONFIG_FILE, RECORDS_FILE, read_records
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import load_checkpoint, newest
 from driftrl.training.evaluate import Watch, evaluate, unwatched
@@ -149,5 +149,5 @@ def _place(directory: Path, config: RunConfig, number: int) -> dict[str, int]:
     )
     return {
         "episode": number,
-        "decisions": sum(record.steps for record in records[: number - 1]),
+        "steps": sum(record.steps for record in records[: number - 1]),
     }

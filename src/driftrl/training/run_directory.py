@@ -21,10 +21,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from driftrl.atomic import remove_leftovers, write_atomically
-from driftrl.config import RunConfig
-from driftrl.config_file import from_dict, read_toml, to_dict, toml_text
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text, upgraded
 from driftrl.errors import CorruptFile, InputError, require
+from driftrl.io import remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
     episode_file,
@@ -33,7 +33,7 @@ from driftrl.memory.episodes import (
     save_episode,
 )
 from driftrl.memory.forgetting import Evidence
-from driftrl.results.records import (
+from driftrl.records import (
     BESIDE_SETTINGS,
     CONFIG_FILE,
     RECORDS_FILE,
@@ -55,7 +55,7 @@ Warn = Callable[[str], None]
 _PENDING, _TOLD = "pending", "told.json"
 _ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
-_SYSTEM = ("environment", "drift", "also", "clock")
+_SYSTEM = ("environment", "drift", "extra_drifts", "clock")
 
 
 class RunDirectory:
@@ -364,7 +364,7 @@ def read_config(path: Path) -> RunConfig:
     table = read_toml(path)
     for beside in BESIDE_SETTINGS:
         table.pop(beside, None)
-    return from_dict(RunConfig, table)
+    return from_dict(RunConfig, upgraded(table))
 
 
 def _require_possible(

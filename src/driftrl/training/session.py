@@ -22,11 +22,10 @@ from typing import Self
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.interface import Policy
-from driftrl.config import RunConfig
-from driftrl.envs.tasks import check_fits
+from driftrl.agents.base import Policy
+from driftrl.agents.rollouts import Reward, TaskFunctions, Termination
+from driftrl.config.run import RunConfig
 from driftrl.errors import InputError, at_least, require
-from driftrl.imagination.policy_rollout import Known, Reward, Termination
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
     Forgetting,
@@ -36,6 +35,7 @@ from driftrl.memory.forgetting import (
     by_hand,
     replaced,
 )
+from driftrl.presets.tasks import check_fits
 from driftrl.training.assembly import (
     MORE_DATA,
     check_learns,
@@ -79,7 +79,7 @@ class Session:
             change: Whether they may be continued with other settings.
             warn: Is told what a user should know but needn't act on.
         """
-        known = Known(ended, reward) if reward or ended else None
+        known = TaskFunctions(ended, reward) if reward or ended else None
         config = config if known is None else telling(config, known)
         check_fits(config)
         check_learns(config)
@@ -97,7 +97,7 @@ class Session:
             self._unlearned = self._files.held(self.number)
             if self.number <= config.episodes:
                 with mended_cache():
-                    agent.warm_up(most_points(config), config.environment.decisions)
+                    agent.warm_up(most_points(config), config.environment.steps)
                     self._rehearse()
         except BaseException:
             self.close()
@@ -163,7 +163,7 @@ class Session:
     def place(self) -> dict[str, int]:
         """Where episode n is on either clock of an environment."""
         lengths = self._learner.memory.lengths
-        return {"episode": self.number, "decisions": sum(lengths)}
+        return {"episode": self.number, "steps": sum(lengths)}
 
     def begin_episode(self) -> int:
         """Begin episode n and return n."""
@@ -252,7 +252,7 @@ class Session:
         at_least("seconds", 0.0 if seconds is None else seconds, 0)
         number, policy, first = self.number, self.policy, self.first_retained
         episode, theta = self._unlearned
-        found = policy.diagnose(episode)
+        found = policy.model_metrics(episode)
         transitions = sum(self._learner.memory.lengths[first - 1 :])
         self._learner.learn(episode, updates=updates, seconds=seconds)
         record = EpisodeRecord(
@@ -345,7 +345,7 @@ class Session:
                 f"Nothing was learned from the episodes {record.first_retained} to "
                 f"{record.episode - 1}, and the oldest are forgotten now: they have "
                 f"{held} transitions, and learning begins with {least} "
-                f"(agent.learning.least_transitions). {MORE_DATA}"
+                f"(agent.learning.learning_starts). {MORE_DATA}"
             )
 
     def _require_open(self) -> None:

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from driftrl.agents import practice
+from driftrl.agents import update as practice
 from driftrl.agents.replay import make_replay
-from driftrl.config_deep import EnsembleAgentConfig
-from driftrl.imagination.policy_rollout import Known
+from driftrl.agents.rollouts import TaskFunctions
+from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.types import Data
 
 Pass = Literal["forward", "weights", "inputs"]
@@ -85,7 +85,7 @@ def products_of_unit(
 ) -> dict[Product, int]:
     """Return the products of a unit of practice, and how often each is needed."""
     states, actions = sizes
-    batch, members = config.sac.batch, config.model.members
+    batch, members = config.sac.batch_size, config.model.members
     outputs = (states + 1) * (2 if config.model.loss == "likelihood" else 1)
     model = (states + actions, *config.model.hidden, outputs)
     actor = (states, *config.sac.hidden, 2 * actions)
@@ -93,7 +93,7 @@ def products_of_unit(
     if config.sac.critic == "residual":
         hidden = (hidden[0],) * 3
     critic = (states + actions, *hidden, 1)
-    updates, steps = config.learning.policy_updates, config.imagination.steps
+    updates, steps = config.learning.policy_updates, config.imagination.horizon
     looks = steps + (1 if config.optimism.rule == "tuned" else 0)
     return {
         Product(model, members, batch, "weights"): 1,
@@ -139,7 +139,7 @@ def _practising(
     replay, key = make_replay(data, ROWS), jax.random.key(0)
     state = practice.initial_state(sizes, config, key=key)
     count = jnp.asarray(REPEATS, jnp.int32)
-    return lambda: practice.practise(state, replay, count, config, Known(), key)
+    return lambda: practice.practise(state, replay, count, config, TaskFunctions(), key)
 
 
 def _repeated(product: Product, times: int = REPEATS) -> Callable[[], object]:

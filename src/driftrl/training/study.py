@@ -30,11 +30,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driftrl.config import RunConfig
-from driftrl.config_engine import EngineConfig
-from driftrl.config_file import from_dict, merged, read_toml
-from driftrl.envs.tasks import configure
+from driftrl.config.engine import EngineConfig
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict, merged, read_toml
 from driftrl.errors import InputError, require, unknown_name
+from driftrl.presets.tasks import configure
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
-from driftrl.atomic import write_atomically
-from driftrl.config import RunConfig
-from driftrl.config_file import to_dict
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import to_dict
 from driftrl.errors import InputError, unknown_name
-from driftrl.results.records import RECORDS_FILE, read_records
+from driftrl.io import write_atomically
+from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.run_directory import Warn
 from driftrl.types import EpisodeRecord
 

@@ -8,14 +8,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from driftrl.agents.interface import Policy
+from driftrl.agents.base import Policy
+from driftrl.agents.rollouts import TaskFunctions
+from driftrl.envs.custom import Env, GymPlant, name_of, task_of
 from driftrl.envs.drifting import DriftingEnv
-from driftrl.envs.own import Env, OwnPlant, name_of, task_of
-from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
-from driftrl.imagination.policy_rollout import Known
 from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
-from driftrl.results.records import RECORDS_FILE, read_records
+from driftrl.presets.tasks import configure
+from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.loop import OnEpisode, drive, ignored
 from driftrl.training.session import Session
 from driftrl.training.streams import Purpose, key_for
@@ -32,7 +32,7 @@ class Trained:
     """One row an episode."""
     policy: Policy
     """The newest policy, without what it did to explore."""
-    plant: OwnPlant
+    plant: GymPlant
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the command for what was observed, in the environment's own units."""
@@ -70,7 +70,7 @@ def train(
     episodes: int = 100,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
-    known: Known | None = None,
+    known: TaskFunctions | None = None,
     on_episode: OnEpisode = ignored,
 ) -> Trained:
     """Learn to control an environment that may drift by itself.
@@ -84,7 +84,7 @@ def train(
         episodes: How many episodes to live through.
         out: Directory of the run (default: runs/<name of the environment>).
         settings: Further settings, laid over the configuration table by table, such as
-            ``{"seed": 1, "environment": {"steps": 500}}``.
+            ``{"seed": 1, "environment": {"sim_steps": 500}}``.
         known: The reward and the end of the task, where they need not be learned.
         on_episode: Is told each episode's row once the episode is safe on disk.
     """
@@ -97,13 +97,13 @@ def train(
     changes = {**(settings or {}), "episodes": episodes}
     config = configure(task_of(name_of(env), env), _METHODS[type(rule)], changes)
     config = replace(config, forgetting=rule)
-    known = known or Known()
+    known = known or TaskFunctions()
     directory = Path("runs") / config.name if out is None else Path(out)
-    plant = OwnPlant(env, config.environment)
+    plant = GymPlant(env, config.environment)
     with Session(
-        config, directory, reward=known.reward, ended=known.end, resume=True
+        config, directory, reward=known.reward, ended=known.termination, resume=True
     ) as session:
         drive(session, DriftingEnv(plant, {}), on_episode=on_episode)
-        policy = session.policy.without_noise()
+        policy = session.policy.deterministic()
     records = read_records(directory / RECORDS_FILE)
     return Trained(directory, tuple(records), policy, plant)

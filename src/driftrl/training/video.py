@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from driftrl.atomic import flush_directory
 from driftrl.errors import InputError
+from driftrl.io import flush_directory
 
 Frame = UInt8[np.ndarray, "height width 3"]
 Add = Callable[[Frame], None]

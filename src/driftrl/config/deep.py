@@ -1,0 +1,198 @@
+"""Settings of the deep agents: ensemble, imagination, SAC, updates and soft resets.
+
+Like ``driftrl.config.run``: frozen, validated on construction, one sentence a field.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from driftrl.config.gp import TheoryConfig
+from driftrl.errors import at_least, positive, require, share
+
+
+def _widths(name: str, hidden: tuple[int, ...]) -> None:
+    require(
+        len(hidden) > 0 and all(width >= 1 for width in hidden),
+        f"{name} needs at least one layer of at least one unit, received {hidden!r}.",
+    )
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """Dynamics and reward as an ensemble of networks."""
+
+    members: int = 5
+    """Number of networks; their disagreement is the epistemic uncertainty."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Units of each hidden layer."""
+    loss: Literal["mse", "likelihood"] = "mse"
+    """Squared error with a constant noise, or a learned noise by likelihood."""
+    separate_batches: bool = False
+    """Whether every member draws its own batch, or all share one."""
+    learning_rate: float = 3e-4
+    """Step size of Adam."""
+    gradient_clip: float = 0.5
+    """Largest global norm of a gradient."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.members >= 2,
+            f"agent.model.members must be at least 2, received {self.members!r}: one "
+            "network has nobody to disagree with.",
+        )
+        _widths("agent.model.hidden", self.hidden)
+        at_least("agent.model.learning_rate", self.learning_rate, 0)
+        positive("agent.model.gradient_clip", self.gradient_clip)
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    """Soft actor-critic."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Units of each hidden layer of the actor and of plain critics."""
+    critic: Literal["plain", "residual"] = "plain"
+    """Plain critics, or a residual block with layer normalisation."""
+    batch_size: int = 256
+    """Transitions in one update."""
+    learning_rate: float = 3e-4
+    """Step size of Adam, for actor, critics and temperature."""
+    gradient_clip: float = 0.5
+    """Largest global norm of a gradient."""
+    discount: float = 0.99
+    """γ, a decision."""
+    tau: float = 0.005
+    """τ: how far the target critics move towards the critics at an update."""
+    initial_temperature: float = 1.0
+    """α at the start."""
+    target_entropy: float | None = None
+    """Entropy that α is tuned to; by default minus the number of actions."""
+
+    def __post_init__(self) -> None:
+        _widths("agent.sac.hidden", self.hidden)
+        at_least("agent.sac.batch_size", self.batch_size, 1)
+        at_least("agent.sac.learning_rate", self.learning_rate, 0)
+        share("agent.sac.discount", self.discount)
+        share("agent.sac.tau", self.tau)
+        positive("agent.sac.gradient_clip", self.gradient_clip)
+        positive("agent.sac.initial_temperature", self.initial_temperature)
+
+
+@dataclass(frozen=True)
+class ImaginationConfig:
+    """Rollouts of the policy in the learned model."""
+
+    horizon: int = 2
+    """K: decisions that an imagined rollout lasts."""
+    dynamics: Literal["mean", "member"] = "mean"
+    """Follow the mean of the ensemble, or one member drawn a step."""
+    bonus: Literal["norm", "information_gain"] = "norm"
+    """‖σ‖₂, or mean_j log(1 + σ_j²/σ_al²)."""
+    placement: Literal["reward", "losses"] = "reward"
+    """Bonus as part of a transition's reward, or beside the entropy in the losses."""
+    termination: Literal["absent", "known", "learned"] = "absent"
+    """When a rollout ends: never, by the task's own condition, or by a network."""
+    reward: Literal["learned", "known"] = "learned"
+    """What a rollout is paid: as the model has learned it, or by the task's rule."""
+
+    def __post_init__(self) -> None:
+        at_least("agent.imagination.horizon", self.horizon, 1)
+
+
+@dataclass(frozen=True)
+class DeepOptimismConfig:
+    """The weight λ of epistemic uncertainty in the reward of imagined transitions."""
+
+    rule: Literal["constant", "theory", "tuned"] = "constant"
+    """Constant λ, the paper's λ_{n,m}, or tuned online as in MaxInfoRL."""
+    weight: float = 1.0
+    """λ if constant, and where tuning starts; 0 is greedy."""
+    learning_rate: float = 3e-4
+    """Step size of Adam on log λ, where λ is tuned."""
+    theory: TheoryConfig = field(default_factory=TheoryConfig)
+
+    def __post_init__(self) -> None:
+        at_least("agent.optimism.weight", self.weight, 0)
+        at_least("agent.optimism.learning_rate", self.learning_rate, 0)
+        require(
+            self.rule != "tuned" or self.weight > 0,
+            "agent.optimism.weight must be positive where λ is tuned, since its "
+            f"logarithm is what moves; received {self.weight!r}.",
+        )
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """How often, when, and from how much data the networks are updated."""
+
+    when: Literal["episode", "step"] = "episode"
+    """Between episodes, as a robot needs, or with the same total at every step."""
+    model_updates: int = 5
+    """U: updates of the model for every transition that was collected."""
+    policy_updates: int = 5
+    """A: updates of actor and critics for every update of the model."""
+    learning_starts: int = 256
+    """Retained transitions below which nothing is updated; at least one batch."""
+
+    def __post_init__(self) -> None:
+        at_least("agent.learning.model_updates", self.model_updates, 1)
+        at_least("agent.learning.policy_updates", self.policy_updates, 1)
+        at_least("agent.learning.learning_starts", self.learning_starts, 1)
+
+
+@dataclass(frozen=True)
+class SoftResetConfig:
+    """Parameters pulled towards fresh ones, φ ← (1−α)φ + αφ₀."""
+
+    model: float = 0.2
+    """α₁ of the ensemble."""
+    policy: float = 0.2
+    """α₂ of actor and critics."""
+    period: int | None = None
+    """Episodes between soft resets; by default on the clock of the forgetting rule."""
+
+    def __post_init__(self) -> None:
+        share("agent.soft_reset.model", self.model)
+        share("agent.soft_reset.policy", self.policy)
+        if self.period is not None:
+            at_least("agent.soft_reset.period", self.period, 1)
+
+
+def _batch_fits(sac: SACConfig, learning: LearningConfig) -> None:
+    require(
+        sac.batch_size <= learning.learning_starts,
+        f"agent.sac.batch_size = {sac.batch_size} is larger than "
+        f"agent.learning.learning_starts = {learning.learning_starts}. Use a smaller "
+        "batch or start learning later.",
+    )
+
+
+@dataclass(frozen=True)
+class EnsembleAgentConfig:
+    """Trains a policy by SAC in an ensemble's imagination, optimistically."""
+
+    kind: ClassVar[str] = "ensemble"
+
+    model: EnsembleConfig = field(default_factory=EnsembleConfig)
+    imagination: ImaginationConfig = field(default_factory=ImaginationConfig)
+    optimism: DeepOptimismConfig = field(default_factory=DeepOptimismConfig)
+    sac: SACConfig = field(default_factory=SACConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    soft_reset: SoftResetConfig = field(default_factory=SoftResetConfig)
+
+    def __post_init__(self) -> None:
+        _batch_fits(self.sac, self.learning)
+
+
+@dataclass(frozen=True)
+class SACAgentConfig:
+    """Trains a policy by SAC on the collected transitions alone: no model."""
+
+    kind: ClassVar[str] = "sac"
+
+    sac: SACConfig = field(default_factory=SACConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    soft_reset: SoftResetConfig = field(default_factory=SoftResetConfig)
+
+    def __post_init__(self) -> None:
+        _batch_fits(self.sac, self.learning)

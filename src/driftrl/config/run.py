@@ -1,0 +1,133 @@
+"""What a run is: frozen dataclasses, one sentence a field, validated on construction.
+
+Schedules and forgetting rules are pure data that evaluates itself, so a configuration
+holds the objects themselves (``driftrl.drift``, ``driftrl.memory.forgetting``) and not
+a second description of them.  What agents can be told is in ``driftrl.config.gp`` and
+``driftrl.config.deep``; files and dictionaries are in ``driftrl.config.toml``.  Nothing
+here imports JAX: a command line that only asks for help starts at once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
+from driftrl.config.gp import GPAgentConfig
+from driftrl.drift.schedules import Exponential, Schedule
+from driftrl.errors import at_least, require
+from driftrl.memory.forgetting import Forgetting, KeepAll
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """How the task's environment is set up, for training and evaluation alike."""
+
+    sim_steps: int = 200
+    """Length of an episode in steps of the simulator."""
+    action_repeat: int = 1
+    """Simulator steps for which one decision is held; rewards are summed."""
+    start: str = "hanging"
+    """Where an episode starts: one of the starts that the task offers."""
+    noise_std: float = 0.0
+    """Standard deviation of the Gaussian process noise on the state at a decision."""
+    parameter: str = "torque"
+    """What θ sets: one of the parameters that the task offers."""
+    observation: str = "paper"
+    """What is observed: one of the variants that the task offers."""
+    terminates: bool = False
+    """Whether an episode ends where the task says that it has failed."""
+    observations: int = 0
+    """Numbers that a machine of one's own observes; 0 where the task knows it."""
+    actions: int = 0
+    """Numbers that it is commanded with; 0 where the task knows it."""
+    low: tuple[float, ...] = ()
+    """What actions of −1 command there, in its own units; empty for −1."""
+    high: tuple[float, ...] = ()
+    """What actions of 1 command there, in its own units; empty for 1."""
+    specimen: int = 0
+    """Which specimen of the machine: 0 the nominal one, otherwise the number of one
+    drawn from the task's ranges."""
+
+    def __post_init__(self) -> None:
+        at_least("environment.sim_steps", self.sim_steps, 1)
+        at_least("environment.action_repeat", self.action_repeat, 1)
+        at_least("environment.noise_std", self.noise_std, 0)
+        at_least("environment.specimen", self.specimen, 0)
+        require(
+            self.sim_steps % self.action_repeat == 0,
+            f"environment.sim_steps = {self.sim_steps} is not a multiple of "
+            f"environment.action_repeat = {self.action_repeat}; choose one that is.",
+        )
+
+    @property
+    def steps(self) -> int:
+        """Decisions in an episode that runs its full time."""
+        return self.sim_steps // self.action_repeat
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How the policy of an episode is judged on the frozen system."""
+
+    episodes: int = 0
+    """Extra rollouts after each episode; with 0 the executed episode is the measure."""
+
+    def __post_init__(self) -> None:
+        at_least("evaluation.episodes", self.episodes, 0)
+
+
+@dataclass(frozen=True)
+class ExtraDrift:
+    """A parameter that drifts beside the one that θ sets."""
+
+    parameter: str
+    """One of the parameters that the task offers."""
+    schedule: Schedule
+    """Its values, on the same clock as θ."""
+
+
+Clock = Literal["episodes", "steps"]
+"""What schedules count: n, or the decisions taken before episode n."""
+
+AgentConfig = GPAgentConfig | EnsembleAgentConfig | SACAgentConfig
+"""Any agent that comes with driftrl."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run: a task that drifts, an agent that learns it, and a seed."""
+
+    task: str
+    """Name of the task: see `driftrl list tasks`."""
+    method: str
+    """Name of the method: see `driftrl list methods`."""
+    seed: int = 0
+    """Seed of every random stream of the run."""
+    episodes: int = 30
+    """Number N of episodes."""
+    variant: str = ""
+    """Tells runs of one method with different settings apart in a study."""
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    drift: Schedule = field(default_factory=Exponential)
+    extra_drifts: tuple[ExtraDrift, ...] = ()
+    """More parameters that drift at the same time."""
+    clock: Clock = "episodes"
+    """What schedules count: episodes, or decisions taken before the episode."""
+    forgetting: Forgetting = field(default_factory=KeepAll)
+    agent: AgentConfig = field(default_factory=GPAgentConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    def __post_init__(self) -> None:
+        at_least("episodes", self.episodes, 1)
+        at_least("seed", self.seed, 0)
+        require(
+            all(letter.isalnum() or letter in "._=" for letter in self.variant),
+            "variant becomes part of a directory's name: letters, digits and . _ = "
+            f"only, received {self.variant!r}.",
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the run's directory within its study."""
+        variant = f"-{self.variant}" if self.variant else ""
+        task = self.task.replace(":", ".")
+        return f"{task}-{self.method}{variant}-s{self.seed}"

@@ -1,0 +1,85 @@
+"""What a task is: a system that drifts, and the settings a run on it starts from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from driftrl.config.run import AgentConfig, Clock, EnvironmentConfig, EvaluationConfig
+from driftrl.drift.schedules import Schedule
+from driftrl.errors import require, unknown_name
+from driftrl.memory.forgetting import Unit
+
+REFERENCE_RATE = 100e9
+"""Multiplications and additions a second, to which ``Task.minutes`` refers."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A system that drifts, and the settings a run on it starts from."""
+
+    name: str
+    summary: str
+    """One sentence: the system and what it must do."""
+    drifts: str
+    """What θ is, with its unit."""
+    gymnasium_id: str
+    """The registered environment, for ``gymnasium.make``."""
+    state_size: int
+    """Numbers observed, in the variant "paper"."""
+    action_size: int
+    starts: tuple[str, ...]
+    """The starts that ``environment.start`` may name."""
+    nominal: float
+    """θ of the machine as it was built, which the known reward refers to."""
+    drift: Schedule
+    episodes: int
+    reset_period: int
+    """H of R-OMBRL."""
+    window: int
+    """w of SW-OMBRL."""
+    environment: EnvironmentConfig
+    agent: AgentConfig
+    evaluation: EvaluationConfig
+    plant: str = "pendulum"
+    """The machine: a row of ``PLANTS`` in ``driftrl.envs.plants``."""
+    more_is_better: bool = False
+    """Whether a larger θ can't hurt, so that J*(θ) never falls as θ grows."""
+    forgets_in: Unit = "episodes"
+    """Unit of H and w."""
+    clock: Clock = "episodes"
+    """What the schedule counts."""
+    more_observations: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of the variants that ``environment.observation`` may name but "paper"."""
+    may_end: bool = False
+    """Whether there are states in which it has failed (``environment.terminates``)."""
+    varied: bool = False
+    """Whether specimens of the machine differ (``environment.specimen``)."""
+    minutes: float = 0.0
+    """What a whole run takes on one core that multiplies matrices of 256 × 256 at
+    ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
+    notes: str = ""
+    """Where the paper is silent or contradicts itself, and what was chosen."""
+
+    def is_monotone(self, environment: EnvironmentConfig) -> bool:
+        """Say whether J*(θ) never falls as θ grows, for what θ sets there."""
+        return self.more_is_better and (
+            environment.parameter == self.environment.parameter
+        )
+
+    def check_machine(self, environment: EnvironmentConfig) -> None:
+        """Refuse a specimen that is not the nominal one, where there is no other."""
+        require(
+            self.varied or environment.specimen == 0,
+            f"Task {self.name!r} has only the nominal machine: environment.specimen "
+            f"must be 0, received {environment.specimen!r}.",
+        )
+
+    def sizes(self, environment: EnvironmentConfig) -> tuple[int, int]:
+        """Return the numbers of observations and actions."""
+        observed = {"paper": self.state_size, **self.more_observations}
+        if environment.observation not in observed:
+            raise unknown_name(
+                f"environment.observation of task {self.name!r}:",
+                environment.observation,
+                observed,
+            )
+        return observed[environment.observation], self.action_size

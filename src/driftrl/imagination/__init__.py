@@ -1,1 +1,0 @@
-"""The learned model stepped like an environment, and what uncertainty is worth."""

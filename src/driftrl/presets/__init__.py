@@ -1,0 +1,1 @@
+"""The tasks and methods of the paper, as data."""

@@ -1,0 +1,343 @@
+"""The record of a run: one JSON line an episode, appended and never rewritten.
+
+A row is complete once its line ends; a process that dies while writing leaves at most
+an unterminated last line, which every reader here ignores.  Anything else that cannot
+be read is damage and is reported with its file and line, never skipped.
+"""
+
+import json
+import math
+import operator
+import os
+import tomllib
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, get_type_hints
+
+from driftrl.config.toml import upgraded
+from driftrl.errors import CorruptFile, InputError, require
+from driftrl.io import flush_directory, write_atomically
+from driftrl.types import EpisodeRecord
+
+CONFIG_FILE = "config.toml"
+RECORDS_FILE = "episodes.jsonl"
+BESIDE_SETTINGS = ("versions", "changes")
+"""Tables in a run's configuration file that are no settings."""
+
+_OPTIONAL_FLOAT = float | None
+_HINTS = get_type_hints(EpisodeRecord)
+COLUMNS: dict[str, Any] = {
+    column.name: _HINTS[column.name] for column in fields(EpisodeRecord)
+}
+"""Type of each column of a record, in the order in which they are written."""
+_PLAIN: dict[str, Any] = {
+    name: float if kind == _OPTIONAL_FLOAT else kind for name, kind in COLUMNS.items()
+}
+"""Type of what a column nearly always holds."""
+_DEFAULTS: dict[str, Any] = {
+    column.name: column.default
+    for column in fields(EpisodeRecord)
+    if column.default is not MISSING
+}
+
+
+def encode_record(record: EpisodeRecord) -> str:
+    """Return the record as one line of strict JSON, without the line's end.
+
+    Floats are written with the shortest digits that read back to the same float.
+    JSON has no NaN or infinity, so these become null.
+    """
+    row = {name: _to_json(getattr(record, name), COLUMNS[name]) for name in COLUMNS}
+    return json.dumps(row, allow_nan=False)
+
+
+def _to_json(value: Any, kind: Any) -> int | float | bool | None:
+    if value is None:
+        return None
+    if kind is bool:
+        return bool(value)
+    if kind is int:
+        return operator.index(value)
+    return float(value) if math.isfinite(value) else None
+
+
+class RecordWriter:
+    """Appends rows to a run's record; each is on the disk when ``append`` returns.
+
+    Use it as a context manager, or call ``close``.  An unterminated last line that an
+    earlier process left behind is removed first, so that it cannot swallow a new row.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        is_new = not self._path.exists()
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        content = self._path.read_bytes()
+        os.ftruncate(self._file, content.rfind(b"\n") + 1)
+        if is_new:
+            flush_directory(self._path.parent)
+
+    def append(self, record: EpisodeRecord) -> None:
+        """Write one row; if the disk refuses, take back the part that was written."""
+        size = os.fstat(self._file).st_size
+        rest = memoryview(encode_record(record).encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
+
+    def close(self) -> None:
+        """Release the file; a second call does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> "RecordWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_records(path: str | Path) -> list[EpisodeRecord]:
+    """Return the complete rows of a record, episode n in place n − 1.
+
+    An unterminated last line is dropped.  Columns that this version does not know are
+    ignored, and one that is missing has its default or else, if it is optional, is
+    None, so that records outlive the version that wrote them.  A null where a number is
+    required is read as NaN.
+
+    Raises:
+        InputError: there is no such file.
+        CorruptFile: a complete line is not a row, or not the row of its episode.
+    """
+    path = Path(path)
+    return [
+        _decode_line(line, path, number)
+        for number, line in enumerate(_complete_lines(path), start=1)
+    ]
+
+
+def has_torn_row(path: str | Path) -> bool:
+    """Return whether the last line of a record is unterminated, so that it is lost."""
+    path = Path(path)
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with open(path, "rb") as record:
+        record.seek(-1, os.SEEK_END)
+        return record.read() != b"\n"
+
+
+def truncate_records(path: str | Path, episodes: int) -> None:
+    """Keep the first ``episodes`` rows of a record, byte for byte, atomically.
+
+    A run that resumes from a checkpoint of episode k drops the rows after k this way:
+    it will write them again.
+    """
+    path = Path(path)
+    require(episodes >= 0, f"Cannot keep {episodes} rows of {path}; 0 is the fewest.")
+    lines = _complete_lines(path)
+    if len(lines) < episodes:
+        raise CorruptFile(
+            f"{path} holds {len(lines)} complete rows where {episodes} were expected: "
+            "rows are missing. Restore the file or start the run anew."
+        )
+    kept = b"".join(line + b"\n" for line in lines[:episodes])
+    if kept != path.read_bytes():
+        write_atomically(path, kept)
+
+
+def complete_rows(path: Path) -> int:
+    """Return how many rows of a record are complete, without reading what they say."""
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def _complete_lines(path: Path) -> list[bytes]:
+    require(path.is_file(), f"There is no record {path}.")
+    return path.read_bytes().split(b"\n")[:-1]
+
+
+def _decode_line(line: bytes, path: Path, number: int) -> EpisodeRecord:
+    place = f"Line {number} of {path}"
+    try:
+        row = _STRICT.decode(line.decode())
+    except ValueError as error:
+        # Without the line and column within this line, which json adds.
+        why = getattr(error, "msg", error)
+        raise _damaged(f"{place} is not strict JSON: {why}") from error
+    if not isinstance(row, dict):
+        raise _damaged(f"{place} is not a row but {line.decode()[:60]!r}")
+    values = {name: _from_json(row, name, place) for name in COLUMNS}
+    if values["episode"] != number:
+        raise _damaged(
+            f"{place} holds episode {values['episode']} where episode {number} "
+            "belongs: rows are missing, repeated or out of order"
+        )
+    return EpisodeRecord(**values)
+
+
+def _damaged(what: str) -> CorruptFile:
+    return CorruptFile(f"{what}. Delete the run's directory and repeat the study.")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+# Made once: json.loads would make a decoder for every line.
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _from_json(row: dict[str, Any], name: str, place: str) -> Any:
+    kind: Any = COLUMNS[name]
+    value: Any = row.get(name, _DEFAULTS.get(name))
+    if type(value) is _PLAIN[name]:
+        return value
+    if kind == _OPTIONAL_FLOAT and value is None:
+        return None
+    if name not in row and name not in _DEFAULTS:
+        raise _damaged(
+            f"{place} has no column {name!r}, so it is damaged or of a version of "
+            "driftrl unlike this one"
+        )
+    if kind is float and value is None:
+        return math.nan
+    if kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float):
+        return float(value)
+    # type() and not isinstance(): True is an int to Python, but not to a record.
+    if type(value) is not kind:
+        wanted = getattr(kind, "__name__", "float")
+        raise _damaged(f"{place}: column {name!r} is {value!r}, which is no {wanted}")
+    return value
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as it lies on the disk: its configuration and its rows so far."""
+
+    directory: Path
+    config: dict[str, Any]
+    """Contents of ``config.toml``, nested as there."""
+    records: tuple[EpisodeRecord, ...]
+    variant_is_problem: bool = False
+    """Whether the variant only names the run's problem, so that it tells no methods
+    apart; ``driftrl.results.problems`` finds out."""
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.config["task"]
+
+    @property
+    def variant(self) -> str:
+        """Name of the variant that a study made, empty without one."""
+        return self.config.get("variant", "")
+
+    @property
+    def method(self) -> str:
+        """Name of the method, with the variant that a study made of it."""
+        variant = "" if self.variant_is_problem else self.variant
+        return f"{self.config['method']} {variant}".strip()
+
+    @property
+    def seed(self) -> int:
+        """Seed of every random stream of the run."""
+        return self.config["seed"]
+
+    @property
+    def label(self) -> str:
+        """Name by which the run is spoken of: task, method, variant and seed."""
+        method = f"{self.config['method']} {self.variant}".strip().replace(" ", "-")
+        return f"{self.task}-{method}-s{self.seed}"
+
+    @property
+    def planned_episodes(self) -> int:
+        """Number of episodes that the finished run will have."""
+        return self.config["episodes"]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every planned episode is recorded."""
+        return len(self.records) >= self.planned_episodes
+
+
+def load_run(directory: str | Path) -> Run:
+    """Read one run's directory; a run that has not recorded anything has no rows."""
+    directory = Path(directory)
+    config = _read_config(directory / CONFIG_FILE)
+    path = directory / RECORDS_FILE
+    records = read_records(path) if path.exists() else []
+    return Run(directory, config, tuple(records))
+
+
+def load_runs(directory: str | Path) -> list[Run]:
+    """Read the run in ``directory``, or every run of the study in it.
+
+    Returns:
+        The runs, sorted by task, method and seed; at least one.
+    """
+    return in_order(load_run(path) for path in run_directories(directory))
+
+
+def run_directories(directory: str | Path) -> list[Path]:
+    """Return the directory itself if it is that of a run, or those of its runs."""
+    directory = Path(directory)
+    require(directory.exists(), f"There is no directory {directory}.")
+    require(
+        directory.is_dir(),
+        f"{directory} is a file, not a directory of runs. Name the directory of a run "
+        "or that into which `driftrl study` has written.",
+    )
+    if (directory / CONFIG_FILE).is_file():
+        return [directory]
+    require(any(directory.iterdir()), f"The directory {directory} is empty.")
+    found = [path.parent for path in directory.glob(f"*/{CONFIG_FILE}")]
+    require(
+        bool(found),
+        f"There are no runs in {directory}: neither it nor a directory in it holds "
+        f"a {CONFIG_FILE}. Name the directory of a run or of a study.",
+    )
+    return found
+
+
+def in_order(runs: Iterable[Run]) -> list[Run]:
+    """Return runs sorted by task, method and seed."""
+    return sorted(runs, key=lambda run: (run.task, run.method, run.seed))
+
+
+def group_by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each method, seeds ascending, methods in order of name."""
+    groups: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: (run.method, run.seed)):
+        group = groups.setdefault(run.method, [])
+        if group and group[-1].seed == run.seed:
+            raise InputError(
+                f"{group[-1].directory} and {run.directory} are both {run.method} "
+                f"with seed {run.seed}. Compare one of them at a time."
+            )
+        group.append(run)
+    return groups
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = tomllib.loads(path.read_bytes().decode())
+    except ValueError as error:
+        raise CorruptFile(f"{path} is not valid TOML: {error}.") from error
+    for key, kind in {"task": str, "method": str, "seed": int, "episodes": int}.items():
+        if type(config.get(key)) is not kind:
+            raise CorruptFile(
+                f"{path} must have {key!r} of type {kind.__name__}, "
+                f"found {config.get(key)!r}."
+            )
+    return upgraded(config)
