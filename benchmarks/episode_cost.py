@@ -21,7 +21,8 @@ matplotlib.use("agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from driftrl.presets.tasks import METHODS, configure  # noqa: E402
+from driftrl.envs.tasks import configure  # noqa: E402
+from driftrl.presets.methods import METHODS  # noqa: E402
 from driftrl.training.loop import run  # noqa: E402
 from driftrl.types import EpisodeRecord  # noqa: E402
 

@@ -34,8 +34,8 @@ from driftrl.config.deep import (  # noqa: E402
     SACConfig,
 )
 from driftrl.config.run import RunConfig  # noqa: E402
+from driftrl.envs.tasks import configure  # noqa: E402
 from driftrl.memory.episodes import EpisodeMemory, load_memory  # noqa: E402
-from driftrl.presets.tasks import configure  # noqa: E402
 from driftrl.training.run_directory import RunDirectory  # noqa: E402
 from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 

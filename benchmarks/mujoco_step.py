@@ -29,7 +29,8 @@ from driftrl.agents.update import DeepState, practise  # noqa: E402
 from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.config.toml import overridden  # noqa: E402
 from driftrl.envs.drifting import DriftingEnv, freeze  # noqa: E402
-from driftrl.presets.tasks import TASKS, configure  # noqa: E402
+from driftrl.envs.tasks import configure  # noqa: E402
+from driftrl.presets.tasks import TASKS  # noqa: E402
 from driftrl.training.assembly import make_learner  # noqa: E402
 from driftrl.training.learner import Learner  # noqa: E402
 from driftrl.training.loop import collect  # noqa: E402

@@ -34,10 +34,10 @@ from driftrl.agents import icem
 from driftrl.agents.planning_objective import Predict, optimistic_return
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
 from driftrl.envs import pendulum
+from driftrl.envs.tasks import configure, task_named
 from driftrl.memory.episodes import EpisodeMemory, load_memory
 from driftrl.models import gp
 from driftrl.models.base import Prediction
-from driftrl.presets.tasks import configure, task_named
 from driftrl.training.loop import run
 from driftrl.types import Data
 

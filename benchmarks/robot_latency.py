@@ -21,8 +21,9 @@ from driftrl.training.process import prepare
 prepare(os.environ)
 
 from driftrl.config.run import RunConfig  # noqa: E402
+from driftrl.envs.tasks import configure  # noqa: E402
 from driftrl.errors import EpisodeAborted  # noqa: E402
-from driftrl.presets.tasks import TASKS, configure  # noqa: E402
+from driftrl.presets.tasks import TASKS  # noqa: E402
 from driftrl.robot.client import Patience, RemoteEnv  # noqa: E402
 from driftrl.robot.timing import Delays, undisturbed  # noqa: E402
 from driftrl.training.loop import collect  # noqa: E402

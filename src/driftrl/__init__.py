@@ -7,7 +7,7 @@ of m(n).  Importing this package is cheap: what is slow to load waits until it i
 import importlib
 from typing import Any
 
-from driftrl.envs.registration import register
+from driftrl.envs.tasks import register
 
 __version__ = "0.1.0"
 
@@ -21,7 +21,7 @@ _HOMES = {
     "RunConfig": "driftrl.config.run",
     "Session": "driftrl.training.session",
     "Window": "driftrl.memory.forgetting",
-    "configure": "driftrl.presets.tasks",
+    "configure": "driftrl.envs.tasks",
     "freeze": "driftrl.envs.drifting",
     "machine": "driftrl.envs.custom",
     "make_env": "driftrl.envs.drifting",

@@ -9,10 +9,10 @@ import pytest
 from driftrl.cli.bound import bound_columns
 from driftrl.cli.regret import compare
 from driftrl.config.toml import to_dict, toml_text
+from driftrl.envs.tasks import configure
 from driftrl.figures.write import write_report
 from driftrl.memory.episodes import save_episode
 from driftrl.models.lived_bound import lived_bound
-from driftrl.presets.tasks import configure
 from driftrl.records import RecordWriter
 from driftrl.results.comparison import Comparison
 from driftrl.types import Episode, EpisodeRecord

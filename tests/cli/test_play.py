@@ -16,7 +16,7 @@ from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
-from driftrl.presets.tasks import configure
+from driftrl.envs.tasks import configure
 from driftrl.training import assembly, loop, playback
 from driftrl.training.checkpoint import load_checkpoint
 from driftrl.training.filming import NoPicture

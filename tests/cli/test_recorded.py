@@ -6,7 +6,8 @@ from driftrl.cli.recorded import unknown_settings
 from driftrl.config.run import ExtraDrift, RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.drift.schedules import Exponential
-from driftrl.presets.tasks import TASKS, configure
+from driftrl.envs.tasks import configure
+from driftrl.presets.tasks import TASKS
 
 
 def stored(config: RunConfig) -> dict:

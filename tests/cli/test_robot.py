@@ -14,9 +14,9 @@ import pytest
 
 from driftrl.cli.main import main
 from driftrl.envs.drifting import make_env
+from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted
 from driftrl.exported import Policy, to_bytes
-from driftrl.presets.tasks import configure
 from driftrl.robot.client import Patience, RemoteEnv
 
 Start = Callable[..., subprocess.Popen[str]]

@@ -12,8 +12,8 @@ import pytest
 from driftrl.cli.main import main
 from driftrl.cli.run_data import observations_of
 from driftrl.config.toml import to_dict, toml_text
+from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
-from driftrl.presets.tasks import configure
 from driftrl.records import RecordWriter, load_run
 from driftrl.types import Episode, EpisodeRecord
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from driftrl.cli import watch
 from driftrl.cli.main import main
 from driftrl.config.toml import to_dict, toml_text
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure
 from driftrl.results.progress import (
     Job,
     RunProgress,

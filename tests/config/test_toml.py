@@ -19,9 +19,11 @@ from driftrl.config.toml import (
 )
 from driftrl.drift.schedules import SCHEDULES, Constant, Join, Step
 from driftrl.envs.custom import custom_task
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import KeepAll, Reset, Window
-from driftrl.presets.tasks import METHODS, TASKS, configure
+from driftrl.presets.methods import METHODS
+from driftrl.presets.tasks import TASKS
 
 
 @pytest.mark.parametrize("method", METHODS)

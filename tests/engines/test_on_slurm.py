@@ -16,8 +16,8 @@ from driftrl.config.toml import from_dict, to_dict
 from driftrl.engines import on_slurm, slurm_queue
 from driftrl.engines.on_slurm import SlurmEngine, sbatch_parameters
 from driftrl.engines.slurm_job import OneRun
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure
 
 RUN = configure("pendulum", "sombrl", {"episodes": 2})
 

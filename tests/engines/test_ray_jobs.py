@@ -23,8 +23,8 @@ from driftrl.engines.on_node import SCRATCH, Work, carry_out
 from driftrl.engines.on_ray import RayEngine, RayJob
 from driftrl.engines.seam import Ended
 from driftrl.engines.syncing import Piece
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure
 
 
 class RayError(Exception):

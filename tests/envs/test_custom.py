@@ -23,8 +23,8 @@ from driftrl.envs.custom import (
     task_of,
 )
 from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
+from driftrl.envs.tasks import configure, task_of_run
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure, task_of_run
 
 
 class Press(gymnasium.Env[np.ndarray, np.ndarray]):

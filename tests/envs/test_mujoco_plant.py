@@ -13,8 +13,7 @@ from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Exponential, Step
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.errors import EnvironmentFault, InputError
-from driftrl.presets.mujoco import MUJOCO_TASKS
-from driftrl.presets.tasks import TASKS
+from driftrl.presets.tasks import MUJOCO_TASKS, TASKS
 
 BY_NAME = [pytest.param(task, id=task.name) for task in MUJOCO_TASKS]
 CHEETAH, HOPPER = TASKS["halfcheetah"], TASKS["hopper"]

@@ -19,8 +19,8 @@ from driftrl.envs.rccar_drawing import (
     draw,
     slide,
 )
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure
 from driftrl.training.filming import try_out
 
 

@@ -19,9 +19,10 @@ from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.plants import known_reward
 from driftrl.envs.rccar import CarState
 from driftrl.envs.rccar_plant import NOISE_STD, NOMINAL_THETA, STARTS, RCCarPlant
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Reset, Window
-from driftrl.presets.tasks import TASKS, configure
+from driftrl.presets.tasks import TASKS
 
 TASK = TASKS["rccar"]
 SETTINGS = TASK.environment

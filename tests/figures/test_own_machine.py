@@ -17,6 +17,7 @@ from driftrl.cli.main import main
 from driftrl.cli.progress import run_progress
 from driftrl.cli.regret import compare
 from driftrl.config.toml import toml_text
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.figures.interactive import interactive_figures
 from driftrl.figures.panels import (
@@ -32,7 +33,6 @@ from driftrl.figures.report import report_page
 from driftrl.figures.sweep import sweep_figure, sweep_returns_figure
 from driftrl.figures.wording import comparison_summary, study_summary
 from driftrl.figures.write import write_report
-from driftrl.presets.tasks import configure
 from driftrl.records import Run, encode_record
 from driftrl.regret import (
     NO_ORACLE,

@@ -16,13 +16,14 @@ from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.drifting import freeze
 from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.envs.plants import PLANTS
+from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.models.networks import MLP
 from driftrl.oracles.collector import Collector, starting_everywhere
 from driftrl.oracles.sac import Training, conclude, optimal_return, rollouts, train
 from driftrl.oracles.sac_settings import SACOracleSettings
 from driftrl.oracles.table import find, shipped_tables
-from driftrl.presets.tasks import TASKS, task_named
+from driftrl.presets.tasks import TASKS
 
 SMALL = SACConfig(hidden=(16,), batch_size=32, learning_rate=3e-3, discount=0.0)
 QUICK = SACOracleSettings(

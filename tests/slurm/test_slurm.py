@@ -21,8 +21,8 @@ from driftrl.engines import local, on_slurm
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.on_slurm import SlurmEngine
 from driftrl.engines.seam import Status, episodes_done, run_all
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1200)]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from driftrl.config.run import RunConfig
-from driftrl.presets.tasks import configure
+from driftrl.envs.tasks import configure
 
 TINY: dict[str, Any] = {
     "episodes": 5,

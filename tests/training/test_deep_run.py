@@ -12,10 +12,10 @@ import pytest
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
+from driftrl.envs.tasks import configure
 from driftrl.errors import CorruptFile
 from driftrl.memory.episodes import load_episode
 from driftrl.memory.forgetting import Evidence
-from driftrl.presets.tasks import configure
 from driftrl.training import assembly, loop
 from driftrl.training.checkpoint import (
     flatten,

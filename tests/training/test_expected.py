@@ -11,8 +11,9 @@ from driftrl.agents.update import initial_state
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import read_toml
+from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
-from driftrl.presets.tasks import TASKS, configure
+from driftrl.presets.tasks import TASKS
 from driftrl.training.checkpoint import save_checkpoint
 from driftrl.training.expected import expected_bytes, expected_minutes
 from driftrl.training.study import find_study

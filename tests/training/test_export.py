@@ -20,6 +20,7 @@ from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.custom import GymPlant, machine, task_of
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.exported import Policy, load_policy
 from driftrl.memory.forgetting import (
@@ -30,7 +31,6 @@ from driftrl.memory.forgetting import (
     Since,
     Window,
 )
-from driftrl.presets.tasks import configure
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
 from driftrl.training.export import (

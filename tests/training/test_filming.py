@@ -13,9 +13,9 @@ from gymnasium.error import DependencyNotInstalled
 from driftrl.config.run import RunConfig
 from driftrl.envs.custom import custom_task
 from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
-from driftrl.presets.tasks import configure
 from driftrl.training import filming, loop
 from driftrl.training.filming import Camera, NoPicture, caption, real_time
 from driftrl.training.learner import Learner

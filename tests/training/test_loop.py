@@ -16,9 +16,9 @@ from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
 from driftrl.drift.schedules import Step
 from driftrl.envs.drifting import DriftingEnv, environment_of, freeze, make_env
 from driftrl.envs.plants import known_reward
+from driftrl.envs.tasks import task_named
 from driftrl.errors import CorruptFile, EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
-from driftrl.presets.tasks import task_named
 from driftrl.training import loop
 from driftrl.training.assembly import check_run
 from driftrl.training.checkpoint import saved_checkpoints

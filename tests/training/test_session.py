@@ -17,9 +17,9 @@ from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import overridden, read_toml
 from driftrl.envs.custom import machine
 from driftrl.envs.drifting import environment_of
+from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted, InputError
 from driftrl.memory.forgetting import Since, Window
-from driftrl.presets.tasks import configure
 from driftrl.records import read_records
 from driftrl.training.assembly import check_learns
 from driftrl.training.loop import drive, run

@@ -10,9 +10,9 @@ from driftrl.config.run import ExtraDrift, RunConfig
 from driftrl.config.task import Task
 from driftrl.config.toml import overridden, read_toml
 from driftrl.drift.schedules import Linear
+from driftrl.envs.tasks import configure
 from driftrl.errors import EnvironmentFault, InputError
-from driftrl.presets.mujoco import MUJOCO_TASKS
-from driftrl.presets.tasks import TASKS, configure
+from driftrl.presets.tasks import MUJOCO_TASKS, TASKS
 from driftrl.records import read_records
 from driftrl.training import loop
 from driftrl.training.run_directory import read_config

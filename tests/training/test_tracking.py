@@ -13,8 +13,8 @@ import pytest
 
 from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.presets.tasks import configure
 from driftrl.records import COLUMNS, RecordWriter, truncate_records
 from driftrl.training import tracking
 from driftrl.training.tracking import TAGS, Backend, Tracker, scalars, tracker_named
@@ -191,7 +191,7 @@ def test_a_run_refuses_an_unknown_tracker_before_it_begins(
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-from driftrl.presets.tasks import configure
+from driftrl.envs.tasks import configure
 from driftrl.records import RecordWriter
 from driftrl.training.tracking import tracker_named
 from driftrl.types import EpisodeRecord

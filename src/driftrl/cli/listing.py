@@ -12,7 +12,8 @@ from driftrl.cli.options import parse, print_json, print_table
 from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import read_toml, to_dict
 from driftrl.drift.schedules import SCHEDULES
-from driftrl.presets.tasks import METHODS, TASKS
+from driftrl.presets.methods import METHODS
+from driftrl.presets.tasks import TASKS
 from driftrl.training.calibration_study import (
     is_calibration_study,
     read_calibration_study,

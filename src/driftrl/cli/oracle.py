@@ -9,8 +9,9 @@ import tyro
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import oracle_progress
 from driftrl.config.run import EnvironmentConfig
+from driftrl.config.task import Task
+from driftrl.envs.tasks import task_named
 from driftrl.errors import require
-from driftrl.presets.tasks import Task, task_named
 from driftrl.training.process import prepare
 
 

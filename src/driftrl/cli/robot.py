@@ -149,7 +149,7 @@ def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, Limits]:
 
 def _twin(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
     from driftrl.envs.drifting import environment_of
-    from driftrl.presets.tasks import configure
+    from driftrl.envs.tasks import configure
 
     require(
         arguments.steps is None,

@@ -18,8 +18,10 @@ from driftrl.cli.progress import run_progress
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, overridden, read_toml
 from driftrl.envs.custom import STEPS, is_custom
+from driftrl.envs.tasks import check_fits, configure, task_named
 from driftrl.errors import InputError, at_least, require
-from driftrl.presets.tasks import METHODS, TASKS, check_fits, configure, task_named
+from driftrl.presets.methods import METHODS
+from driftrl.presets.tasks import TASKS
 from driftrl.records import BESIDE_SETTINGS, CONFIG_FILE
 from driftrl.training.process import prepare
 from driftrl.training.tracking import tracking

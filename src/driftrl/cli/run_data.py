@@ -52,7 +52,7 @@ def observations_of(run: Run) -> int:
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a machine of one's own
         return environment["observations"]
-    from driftrl.presets.tasks import task_named
+    from driftrl.envs.tasks import task_named
 
     task = task_named(run.task)
     variant = environment.get("observation", task.environment.observation)

@@ -16,8 +16,8 @@ from driftrl.drift.schedules import Constant, Schedule, Unknown
 from driftrl.drift.variation import extremes
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.plants import make_plant
+from driftrl.envs.tasks import task_named
 from driftrl.errors import require
-from driftrl.presets.tasks import task_named
 
 
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):

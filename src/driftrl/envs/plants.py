@@ -15,7 +15,7 @@ from driftrl.envs.pendulum_plant import PendulumPlant
 from driftrl.envs.plant import Plant
 from driftrl.envs.rccar_plant import RCCarPlant
 from driftrl.errors import InputError
-from driftrl.presets.mujoco import MUJOCO_TASKS
+from driftrl.presets.tasks import MUJOCO_TASKS
 
 Make = Callable[[EnvironmentConfig, str | None], Plant]
 Reward = Callable[[Array, Array, Array], Array]

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from functools import cache
 
 from driftrl.config.run import EnvironmentConfig
+from driftrl.config.task import Task
+from driftrl.envs.tasks import task_named
 from driftrl.oracles.lookup import method_of
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import settings_for
 from driftrl.oracles.sac_table import grid_for, interpolated, raised, trained_values
 from driftrl.oracles.table import cache_file, cached, find, shipped_tables
-from driftrl.presets.tasks import Task, task_named
 
 _ROUNDING = 1e-9  # of the distance of two θ on a grid
 

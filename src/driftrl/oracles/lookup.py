@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from driftrl.config.run import EnvironmentConfig
+from driftrl.config.task import Task
 from driftrl.config.toml import from_dict
+from driftrl.envs.tasks import task_named
 from driftrl.errors import InputError, require
 from driftrl.oracles.best_shown import at_least_shown
 from driftrl.oracles.sac_settings import SACOracleSettings, settings_for
 from driftrl.oracles.sac_table import sac_table
 from driftrl.oracles.table import Answer, Progress, pendulum_table
-from driftrl.presets.tasks import Task, task_named
 from driftrl.records import Run
 from driftrl.regret import OracleTable, OracleValue
 

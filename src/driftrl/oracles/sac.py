@@ -23,13 +23,14 @@ from jaxtyping import Array, Float, Key
 from driftrl.agents import sac
 from driftrl.agents.replay import make_replay
 from driftrl.config.run import EnvironmentConfig
+from driftrl.config.task import Task
 from driftrl.envs.drifting import freeze
+from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault
 from driftrl.models.networks import MLP
 from driftrl.oracles.collector import Action, Collector, starting_everywhere
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import SACOracleSettings
-from driftrl.presets.tasks import Task, task_named
 from driftrl.training.evaluate import Env
 from driftrl.training.streams import Purpose, integer_for, key_for
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from driftrl.config.run import EnvironmentConfig
+from driftrl.envs.tasks import task_named
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import SACOracleSettings
 from driftrl.oracles.table import (
@@ -30,7 +31,6 @@ from driftrl.oracles.table import (
     keep,
     same,
 )
-from driftrl.presets.tasks import task_named
 
 REVISION = 1  # raised whenever the same question would get a different answer
 _SHIPPED = Path(__file__).with_name("trained")

@@ -11,10 +11,10 @@ from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
 from driftrl.envs.drifting import environment_of
 from driftrl.envs.plants import known_end, known_reward
+from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import most_retained, most_transitions
-from driftrl.presets.tasks import check_fits, task_of_run
 from driftrl.training.learner import Learner
 from driftrl.training.streams import Purpose, key_for
 

@@ -22,8 +22,8 @@ from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import AgentConfig, RunConfig
 from driftrl.config.task import REFERENCE_RATE
+from driftrl.envs.tasks import task_of_run
 from driftrl.memory.forgetting import most_transitions
-from driftrl.presets.tasks import task_of_run
 from driftrl.training.assembly import sizes_of
 from driftrl.training.checkpoint import KEPT, flatten
 from driftrl.training.speed import products_of_unit

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from driftrl.agents.base import Policy
 from driftrl.agents.rollouts import Reward, TaskFunctions, Termination
 from driftrl.config.run import RunConfig
+from driftrl.envs.tasks import check_fits
 from driftrl.errors import InputError, at_least, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
@@ -35,7 +36,6 @@ from driftrl.memory.forgetting import (
     by_hand,
     replaced,
 )
-from driftrl.presets.tasks import check_fits
 from driftrl.training.assembly import (
     MORE_DATA,
     check_learns,

@@ -33,8 +33,8 @@ from typing import Any
 from driftrl.config.engine import EngineConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, merged, read_toml
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require, unknown_name
-from driftrl.presets.tasks import configure
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from driftrl.agents.base import Policy
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.envs.custom import Env, GymPlant, name_of, task_of
 from driftrl.envs.drifting import DriftingEnv
+from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
 from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
-from driftrl.presets.tasks import configure
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.loop import OnEpisode, drive, ignored
 from driftrl.training.session import Session
