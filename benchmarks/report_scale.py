@@ -22,8 +22,8 @@ from typing import TypeVar
 import numpy as np
 
 from driftrl.figures.write import write_report
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run, load_runs
-from driftrl.regret import OracleTable, OracleValue
 from driftrl.results.comparison import compare_problems
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from driftrl.errors import InputError
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import (
-    OracleTable,
-    OracleValue,
+from driftrl.results.document import regret_document
+from driftrl.results.regret import (
     compare_methods,
     episode_regret,
     gap_statistics,
@@ -24,7 +24,6 @@ from driftrl.regret import (
     relative_gaps,
     usual_baseline,
 )
-from driftrl.results.document import regret_document
 from driftrl.types import EpisodeRecord
 
 TABLE = OracleTable(

@@ -14,8 +14,8 @@ import pytest
 
 from driftrl.figures.part import Picture
 from driftrl.figures.report import Origin, report_page
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.origin import Source
 from driftrl.types import EpisodeRecord

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from driftrl.cli.main import main
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run, encode_record
-from driftrl.regret import OracleTable, OracleValue
 from driftrl.types import EpisodeRecord
 
 ROW = EpisodeRecord(1, 2.0, 9, 5.0, None, False, 1, 0, 1.0, None, None, None, 1.5)

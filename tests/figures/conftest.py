@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run, encode_record, load_runs
-from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison, compare_problems
+from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.types import EpisodeRecord
 
 EPISODES = 30

@@ -23,10 +23,11 @@ from driftrl.figures.aggregates import (
     aggregates_of,
 )
 from driftrl.figures.style import render
+from driftrl.oracles.values import NO_ORACLE, OracleTable
 from driftrl.records import Run
-from driftrl.regret import NO_ORACLE, OracleTable, StudyRegret, compare_methods
 from driftrl.results.aggregates import Aggregates, aggregate
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.results.score_table import OPTIMALITY, ScoreTable
 
 

@@ -8,7 +8,7 @@ import pytest
 from driftrl.figures.bound import BoundColumn, bound_figure
 from driftrl.figures.growth import growth_figure
 from driftrl.figures.style import render
-from driftrl.regret import StudyRegret
+from driftrl.results.regret import StudyRegret
 
 
 def column(method: str, scale: float) -> BoundColumn:

@@ -8,8 +8,9 @@ import pytest
 
 from driftrl.figures.interactive import interactive_figures
 from driftrl.figures.part import part_of
+from driftrl.oracles.values import OracleTable
 from driftrl.records import Run
-from driftrl.regret import OracleTable, StudyRegret, compare_methods
+from driftrl.results.regret import StudyRegret, compare_methods
 
 
 def plain(study: StudyRegret, key: str, every: int = 1) -> dict[str, Any]:

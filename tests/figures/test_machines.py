@@ -28,10 +28,11 @@ from driftrl.figures.printed import overview_figure, regret_figure, returns_figu
 from driftrl.figures.problems import problems_caption, problems_figure
 from driftrl.figures.report import report_page
 from driftrl.figures.wording import comparison_summary, study_summary
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.document import comparison_document
+from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.types import EpisodeRecord
 
 METHODS = ("sombrl", "r-ombrl", "sw-ombrl")

@@ -33,15 +33,10 @@ from driftrl.figures.report import report_page
 from driftrl.figures.sweep import sweep_figure, sweep_returns_figure
 from driftrl.figures.wording import comparison_summary, study_summary
 from driftrl.figures.write import write_report
+from driftrl.oracles.values import NO_ORACLE, OracleTable, OracleValue
 from driftrl.records import Run, encode_record
-from driftrl.regret import (
-    NO_ORACLE,
-    OracleTable,
-    OracleValue,
-    StudyRegret,
-    compare_methods,
-)
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.results.scores import late_returns, mean_returns, scores_of
 from driftrl.types import EpisodeRecord
 

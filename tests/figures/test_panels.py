@@ -20,7 +20,7 @@ from driftrl.figures.panels import (
     temperature_panel,
     theta_panel,
 )
-from driftrl.regret import StudyRegret, compare_methods
+from driftrl.results.regret import StudyRegret, compare_methods
 
 
 def test_curves_are_columns_of_the_records(study: StudyRegret) -> None:

@@ -21,15 +21,10 @@ from driftrl.figures.parking import (
 from driftrl.figures.style import INK
 from driftrl.figures.write import write_report
 from driftrl.memory.episodes import save_episode
+from driftrl.oracles.values import NO_ORACLE, OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import (
-    NO_ORACLE,
-    OracleTable,
-    OracleValue,
-    StudyRegret,
-    compare_methods,
-)
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.results.trajectories import Trajectory
 from driftrl.types import Episode, EpisodeRecord
 

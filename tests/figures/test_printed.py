@@ -19,8 +19,8 @@ from driftrl.figures.printed import (
     spread_apart,
 )
 from driftrl.figures.style import render
-from driftrl.regret import StudyRegret
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret
 
 DRAWINGS = [regret_figure, overview_figure, final_regret_figure]
 

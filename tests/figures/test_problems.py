@@ -7,8 +7,8 @@ import pytest
 from matplotlib.collections import FillBetweenPolyCollection
 
 from driftrl.figures.problems import problems_figure
-from driftrl.regret import StudyRegret
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret
 
 NAMES = ["SOMBRL", "R-OMBRL", "SW-OMBRL"]
 

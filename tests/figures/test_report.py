@@ -17,10 +17,11 @@ from driftrl.figures.part import Picture
 from driftrl.figures.problems import problems_caption
 from driftrl.figures.report import ALL, Origin, report_page
 from driftrl.figures.wording import comparison_summary, number, study_summary
+from driftrl.oracles.values import OracleTable
 from driftrl.records import COLUMNS, Run
-from driftrl.regret import OracleTable, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison
 from driftrl.results.origin import Source
+from driftrl.results.regret import StudyRegret, compare_methods
 
 PageData = Callable[[str], dict[str, Any]]
 PageBytes = Callable[[str, str], bytes]

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from driftrl.figures.sweep import sweep_figure, sweep_returns_figure, sweeps_of
-from driftrl.regret import StudyRegret
+from driftrl.results.regret import StudyRegret
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from driftrl.figures.wording import (
     span,
     study_summary,
 )
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue, StudyRegret, compare_methods
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.results.statistics import Interval, estimate_mean
 from driftrl.types import EpisodeRecord
 

@@ -7,8 +7,8 @@ import pytest
 
 from driftrl.errors import InputError
 from driftrl.figures.write import file_endings, write_report
-from driftrl.regret import StudyRegret
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret
 
 
 def test_a_report_is_nine_whole_files(tmp_path: Path, study: StudyRegret) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from driftrl.oracles.best_shown import at_least_shown
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue
 from driftrl.types import EpisodeRecord
 
 TABLE = OracleTable(

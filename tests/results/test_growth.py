@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from driftrl.regret import MethodRegret, OracleTable, OracleValue, StudyRegret
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.results.growth import fit_exponent, growth_of
+from driftrl.results.regret import MethodRegret, StudyRegret
 from driftrl.results.statistics import (
     estimate_mean,
     mean,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftrl.oracles.values import NO_ORACLE, OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import NO_ORACLE, OracleTable, OracleValue
 from driftrl.results.packed import (
     DIGITS,
     LOOKED_AT,

@@ -9,11 +9,12 @@ import pytest
 
 from driftrl.cli.regret import print_comparison
 from driftrl.errors import InputError
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue, compare_methods
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.document import comparison_document
 from driftrl.results.problems import flattened, problems_of
+from driftrl.results.regret import compare_methods
 from driftrl.types import EpisodeRecord
 
 DRIFT = {"kind": "exponential", "rate": 0.1, "start": 5}

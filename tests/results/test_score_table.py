@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftrl.oracles.values import NO_ORACLE, OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import NO_ORACLE, OracleTable, OracleValue
 from driftrl.results.comparison import Comparison, compare_problems
 from driftrl.results.score_table import (
     OPTIMALITY,

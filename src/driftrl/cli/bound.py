@@ -5,7 +5,7 @@ import numpy as np
 from driftrl.cli.run_data import episodes_of, has_memory
 from driftrl.figures.bound import MOST_COLUMNS, BoundColumn
 from driftrl.records import Run
-from driftrl.regret import MethodRegret, StudyRegret, thetas_of
+from driftrl.results.regret import MethodRegret, StudyRegret, thetas_of
 
 _FEWEST_EPISODES = 2
 

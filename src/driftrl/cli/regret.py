@@ -22,9 +22,10 @@ from driftrl.training.process import prepare
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from driftrl.oracles.values import OracleTable
     from driftrl.records import Run
-    from driftrl.regret import OracleTable, StudyRegret
     from driftrl.results.comparison import Comparison
+    from driftrl.results.regret import StudyRegret
     from driftrl.results.statistics import Interval
 
 
@@ -79,7 +80,7 @@ def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
         returns_only: Ask no oracle, for one that must be trained takes its time.
     """
     prepare(os.environ)
-    from driftrl.regret import OracleTable
+    from driftrl.oracles.values import OracleTable
     from driftrl.results.comparison import compare_problems
 
     found = recorded_runs(directory)
@@ -101,7 +102,7 @@ def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
 def _without_oracle(runs: "Sequence[Run]") -> str:
     """Return why there can't be an oracle for runs, or nothing if there can."""
     from driftrl.envs.custom import is_custom
-    from driftrl.regret import NO_ORACLE
+    from driftrl.oracles.values import NO_ORACLE
 
     thetas = [record.theta for run in runs for record in run.records]
     # A robot need not tell θ, even if it is the twin of a task of ours.

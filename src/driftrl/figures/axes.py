@@ -15,8 +15,8 @@ from matplotlib.transforms import Transform
 
 from driftrl.figures.panels import Panel, soft_reset_rows, study_changes
 from driftrl.figures.style import INK, MUTED, MethodStyle
-from driftrl.regret import StudyRegret
 from driftrl.results import statistics
+from driftrl.results.regret import StudyRegret
 
 _LONG_NUMBER = 10_000
 

@@ -17,7 +17,7 @@ from driftrl.figures.style import (
     method_styles,
     printed_style,
 )
-from driftrl.regret import StudyRegret
+from driftrl.results.regret import StudyRegret
 from driftrl.results.statistics import mean
 
 _LEARNING, _DRIFT = "#0072B2", "#D55E00"

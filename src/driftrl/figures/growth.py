@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from driftrl.figures.style import COLUMN_INCHES, MUTED, method_styles, printed_style
-from driftrl.regret import StudyRegret
 from driftrl.results.growth import Growth, growth_of
+from driftrl.results.regret import StudyRegret
 from driftrl.results.statistics import Estimate, mean, standard_error
 
 PREDICTED = 0.75

@@ -33,8 +33,8 @@ from driftrl.figures.plotly_style import (
 )
 from driftrl.figures.seed_marks import draw_differences, draw_finals
 from driftrl.figures.style import INK, MUTED, MethodStyle
-from driftrl.regret import StudyRegret
 from driftrl.results import statistics
+from driftrl.results.regret import StudyRegret
 
 STACKED = ("theta", "regret", "returns")
 """Panels of the figure that shows the result, from the top; they share an axis."""

@@ -8,9 +8,9 @@ from driftrl.figures.markup import named, table
 from driftrl.figures.part import Part
 from driftrl.figures.style import method_name
 from driftrl.figures.wording import UNKNOWN, mean_and_error, number, percent, span
-from driftrl.regret import StudyRegret
 from driftrl.results.curves import minutes_a_run
 from driftrl.results.late import AFTER_RESET
+from driftrl.results.regret import StudyRegret
 from driftrl.results.scores import late_returns
 from driftrl.results.statistics import LEVEL, Estimate
 

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from scipy import special
 
 from driftrl.records import Run
-from driftrl.regret import StudyRegret, achieved_return
 from driftrl.results.curves import (
     Measure,
     buffer_span,
@@ -21,6 +20,7 @@ from driftrl.results.curves import (
     theta_is_known,
     theta_sequences,
 )
+from driftrl.results.regret import StudyRegret, achieved_return
 
 _NO_MODEL = "No model was learned."
 _TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's

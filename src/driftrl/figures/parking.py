@@ -22,8 +22,8 @@ from driftrl.figures.style import (
     printed_style,
     shade,
 )
-from driftrl.regret import StudyRegret
 from driftrl.results.curves import theta_is_known
+from driftrl.results.regret import StudyRegret
 from driftrl.results.trajectories import Trajectory, median_trajectory, trajectories
 
 TASK = "rccar"

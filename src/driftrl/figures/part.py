@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from driftrl.figures.panels import Panel, study_panels
 from driftrl.figures.style import MethodStyle, method_styles
-from driftrl.regret import StudyRegret
+from driftrl.results.regret import StudyRegret
 from driftrl.results.scores import Scores, scores_of
 
 

@@ -37,8 +37,8 @@ from driftrl.figures.style import (
     method_styles,
     printed_style,
 )
-from driftrl.regret import PairedDifference, StudyRegret
 from driftrl.results.curves import theta_is_known, theta_sequences
+from driftrl.results.regret import PairedDifference, StudyRegret
 from driftrl.results.statistics import mean
 
 _LABEL_POINTS = 8.5  # least distance of two line labels, a little over their height

@@ -24,7 +24,7 @@ from driftrl.figures.style import (
     problem_name,
 )
 from driftrl.figures.wording import listing
-from driftrl.regret import StudyRegret
+from driftrl.results.regret import StudyRegret
 
 _LEAST_COLUMN_INCHES = 2.2
 _HEAD_INCHES = 0.52  # for the legend and the names of problems

@@ -16,8 +16,8 @@ from driftrl.figures.one_run import data_section, one_run_section
 from driftrl.figures.part import Part, Picture
 from driftrl.figures.settings import run_section
 from driftrl.figures.wording import number
-from driftrl.regret import StudyRegret
 from driftrl.results.packed import PackedRecords
+from driftrl.results.regret import StudyRegret
 
 _MOST_OPTIMA = 100  # rows of the oracle’s table
 _LEAST_PIXELS = 720  # of a printed figure’s width, below which it can’t be read

@@ -12,7 +12,7 @@ from driftrl.figures.embedded import compact
 from driftrl.figures.plotly_style import INTERVAL, base_layout
 from driftrl.figures.style import INK, MethodStyle, method_name
 from driftrl.figures.wording import percent, span
-from driftrl.regret import StudyRegret
+from driftrl.results.regret import StudyRegret
 from driftrl.results.scores import Scores
 from driftrl.results.statistics import LEVEL, Estimate
 

@@ -33,8 +33,8 @@ from driftrl.figures.style import (
     setting_name,
     shade,
 )
-from driftrl.regret import MethodRegret, StudyRegret
 from driftrl.results.growth import LENGTH
+from driftrl.results.regret import MethodRegret, StudyRegret
 from driftrl.results.scores import scores_of
 from driftrl.results.variants import sweep_point
 

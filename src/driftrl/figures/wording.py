@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from driftrl.errors import counted
 from driftrl.figures.style import method_name, problem_name
 from driftrl.records import Run
-from driftrl.regret import GapStatistics, PairedDifference, StudyRegret
 from driftrl.results.comparison import Comparison
 from driftrl.results.curves import theta_is_known, theta_sequences
 from driftrl.results.late import AFTER_RESET, LAST_EPISODES
+from driftrl.results.regret import GapStatistics, PairedDifference, StudyRegret
 from driftrl.results.scores import Scores, late_returns, scores_of
 from driftrl.results.statistics import LEVEL, Estimate, Interval
 

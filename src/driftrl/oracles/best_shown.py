@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue, achieved_returns, thetas_of
 
 _TOLERANCE = 1e-9  # of θ, which schedules compute in floating point
 
@@ -35,7 +35,13 @@ def at_least_shown(
     records = [record for run in runs for record in run.records]
     if not records:
         return table
-    thetas, returns = thetas_of(records), achieved_returns(records)
+    thetas = np.array([record.theta for record in records])
+    returns = np.array(
+        [
+            record.return_executed if record.return_eval is None else record.return_eval
+            for record in records
+        ]
+    )
     entries = tuple(
         _raised(entry, _best(entry.theta, thetas, returns, more_is_better))
         for entry in table.entries

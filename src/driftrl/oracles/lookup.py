@@ -13,8 +13,8 @@ from driftrl.oracles.best_shown import at_least_shown
 from driftrl.oracles.sac_settings import SACOracleSettings, settings_for
 from driftrl.oracles.sac_table import sac_table
 from driftrl.oracles.table import Answer, Progress, pendulum_table
+from driftrl.oracles.values import OracleTable, OracleValue
 from driftrl.records import Run
-from driftrl.regret import OracleTable, OracleValue
 
 By = Literal["dp", "sac"]
 """Dynamic programming, where a plant has it, or soft actor-critic, for any task."""

@@ -25,7 +25,7 @@ from driftrl.training.process import cache_directory
 
 REVISION = 1  # raised whenever the same question would get a different answer
 SHIPPED = Path(__file__).with_name("pendulum.json")
-SAME_THETA = 1e-9  # relative above 1, absolute below, as in ``driftrl.regret``
+SAME_THETA = 1e-9  # relative above 1, absolute below, as in ``OracleTable``
 
 Tables = dict[EnvironmentConfig, list[Optimum]]
 Progress = Callable[[int, int], None]

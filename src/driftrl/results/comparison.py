@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from driftrl.errors import require
+from driftrl.oracles.values import OracleTable
 from driftrl.records import Run
-from driftrl.regret import OracleTable, StudyRegret, compare_methods
 from driftrl.results.problems import problems_of
+from driftrl.results.regret import StudyRegret, compare_methods
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from driftrl.regret import PairedDifference, StudyRegret
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import PairedDifference, StudyRegret
 from driftrl.results.statistics import Estimate
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from driftrl.regret import MethodRegret, StudyRegret
+from driftrl.results.regret import MethodRegret, StudyRegret
 from driftrl.results.statistics import Estimate, estimate_mean
 from driftrl.results.variants import sweep_point
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from driftrl.oracles.values import OracleTable
 from driftrl.records import COLUMNS, Run
-from driftrl.regret import OracleTable
 
 OPTIMUM = "optimum"
 """Column of J*(θ_n), which is no part of a record and is added where it is known."""

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from driftrl.errors import counted, require
-from driftrl.regret import StudyRegret, optimal_returns, usual_baseline
 from driftrl.results.comparison import Comparison
+from driftrl.results.regret import StudyRegret, optimal_returns, usual_baseline
 from driftrl.results.scores import mean_returns
 
 _FEWEST_SEEDS = 2  # a single run says nothing about its scatter

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from driftrl.regret import PairedDifference, StudyRegret, achieved_returns
 from driftrl.results.late import late_mean
+from driftrl.results.regret import PairedDifference, StudyRegret, achieved_returns
 from driftrl.results.statistics import Estimate, estimate_mean
 
 

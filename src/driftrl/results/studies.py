@@ -7,15 +7,11 @@ its study; every other problem stays what it is, under its study's name.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from driftrl.oracles.values import OracleTable
 from driftrl.records import Run
-from driftrl.regret import (
-    OracleTable,
-    StudyRegret,
-    compare_methods,
-    usual_baseline,
-)
 from driftrl.results.comparison import Comparison
 from driftrl.results.problems import problems_of
+from driftrl.results.regret import StudyRegret, compare_methods, usual_baseline
 
 
 def merge_studies(studies: Mapping[str, Comparison]) -> Comparison:
