@@ -223,7 +223,11 @@ def test_columns_of_deep_agents_are_written_and_read(tmp_path: Path) -> None:
 def test_a_record_from_before_deep_agents_has_their_defaults(tmp_path: Path) -> None:
     path = tmp_path / "episodes.jsonl"
     columns = json.loads(encode_record(row(1, soft_reset=True, **DEEP)))
-    old = {key: columns[key] for key in columns if key not in {*DEEP, "soft_reset"}}
+    old = {
+        key: columns[key]
+        for key in columns
+        if key not in {*DEEP, "soft_reset", "predictive_loss"}
+    }
     assert list(old)[-1] == "wall_s"
     path.write_text(json.dumps(old) + "\n")
     (record,) = read_records(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 from driftrl.envs.tasks import register
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 register()
 

@@ -9,6 +9,7 @@ import json
 import math
 import operator
 import os
+import time
 import tomllib
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
@@ -23,6 +24,10 @@ from driftrl.types import EpisodeRecord
 
 CONFIG_FILE = "config.toml"
 RECORDS_FILE = "episodes.jsonl"
+HEARTBEAT_FILE = "heartbeat"
+"""Touched every few seconds by the process that has the run open; removed when it
+closes it.  A run whose file is older than ``HEARTBEAT_LIMIT`` was killed."""
+HEARTBEAT_LIMIT = 60.0
 BESIDE_SETTINGS = ("versions", "changes")
 """Tables in a run's configuration file that are no settings."""
 
@@ -278,6 +283,15 @@ def load_run(directory: str | Path) -> Run:
     path = directory / RECORDS_FILE
     records = read_records(path) if path.exists() else []
     return Run(directory, config, tuple(records))
+
+
+def is_running(directory: str | Path) -> bool:
+    """Return whether a process, here or on another machine, has the run open."""
+    try:
+        beat = (Path(directory) / HEARTBEAT_FILE).stat().st_mtime
+    except OSError:
+        return False
+    return time.time() - beat < HEARTBEAT_LIMIT
 
 
 def load_runs(directory: str | Path) -> list[Run]:

@@ -79,9 +79,9 @@ class Data:
 class EpisodeRecord:
     """One row of ``episodes.jsonl``: what was done, how it went, what the model knew.
 
-    The model's columns (``model_error``, ``coverage``, ``epistemic_std``) judge the
-    model that drove the episode on that episode, before it learned from it; they are
-    None while there is no model yet.
+    The model's columns (``model_error``, ``coverage``, ``epistemic_std`` and
+    ``predictive_loss``) judge the model that drove the episode on that episode, before
+    it learned from it; they are None while there is no model yet.
     """
 
     episode: int
@@ -124,3 +124,5 @@ class EpisodeRecord:
     """Mean loss of the ensemble over those updates, in normalised units."""
     bonus: float | None = None
     """Mean intrinsic reward that they saw, before its weight λ."""
+    predictive_loss: float | None = None
+    """Mean negative log likelihood of a transition, in nats, summed over outputs."""

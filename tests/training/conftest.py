@@ -6,31 +6,7 @@ import pytest
 
 from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import configure
-
-TINY: dict[str, Any] = {
-    "episodes": 5,
-    "environment": {"sim_steps": 40, "noise_std": 0.01},
-    "drift": {"start": 2},
-    "forgetting": {"kind": "window", "window": 2},
-    "agent": {
-        "model": {"fit_steps": 5, "refit_every": 2},
-        "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
-    },
-}
-
-TINY_DEEP: dict[str, Any] = {
-    "episodes": 5,
-    "environment": {"sim_steps": 10, "noise_std": 0.01},
-    "drift": {"start": 2},
-    "forgetting": {"kind": "window", "window": 2},
-    "agent": {
-        "model": {"members": 2, "hidden": [8]},
-        "sac": {"hidden": [8, 8], "batch_size": 8, "critic": "plain"},
-        "learning": {"model_updates": 1, "policy_updates": 2, "learning_starts": 8},
-        "soft_reset": {"model": 0.2, "policy": 0.2},
-        "optimism": {"rule": "tuned"},
-    },
-}
+from factories import TINY, TINY_DEEP
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from driftrl.envs.drifting import environment_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted, InputError
 from driftrl.memory.forgetting import Since, Window
-from driftrl.records import read_records
+from driftrl.records import HEARTBEAT_LIMIT, is_running, read_records
+from driftrl.training import run_directory
 from driftrl.training.assembly import check_learns
 from driftrl.training.loop import drive, run
 from driftrl.training.session import Session
@@ -390,3 +393,21 @@ def test_the_held_episode_is_told_as_json(config: RunConfig, tmp_path: Path) -> 
 def test_names_of_machines(bad: str) -> None:
     with pytest.raises(InputError, match="name of a machine"):
         machine(bad, observations=1, actions=1, steps=1)
+
+
+def test_a_run_is_running_while_its_heartbeat_is_young(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_directory, "_BEAT_SECONDS", 0.01)
+    beat, long_ago = tmp_path / "heartbeat", time.time() - HEARTBEAT_LIMIT - 1
+    with Session(config, tmp_path):
+        assert is_running(tmp_path)
+        os.utime(beat, (long_ago, long_ago))
+        deadline = time.monotonic() + 10
+        while not is_running(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert is_running(tmp_path)
+    assert not is_running(tmp_path)
+    beat.touch()
+    os.utime(beat, (long_ago, long_ago))
+    assert not is_running(tmp_path)

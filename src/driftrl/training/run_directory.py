@@ -7,14 +7,17 @@ memory/          one immutable file an episode
 pending/         an episode that has ended and was not learned from yet
 checkpoint/      the newest two
 lock             held by the process that runs it
+heartbeat        touched by that process while it lives
 """
 
+import contextlib
 import fcntl
 import importlib.metadata
 import json
 import math
 import platform
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +39,7 @@ from driftrl.memory.forgetting import Evidence
 from driftrl.records import (
     BESIDE_SETTINGS,
     CONFIG_FILE,
+    HEARTBEAT_FILE,
     RECORDS_FILE,
     RecordWriter,
     complete_rows,
@@ -51,6 +55,8 @@ from driftrl.training.checkpoint import (
 from driftrl.training.differences import Difference, all_said, differences
 from driftrl.types import Episode, EpisodeRecord, Precision
 
+# Well within records.HEARTBEAT_LIMIT, by which others tell that this process lives.
+_BEAT_SECONDS = 10.0
 Warn = Callable[[str], None]
 _PENDING, _TOLD = "pending", "told.json"
 _ELSEWHERE = "choose another directory (--out)"
@@ -100,6 +106,10 @@ class RunDirectory:
         remove_leftovers(path / "memory")
         remove_leftovers(path / _PENDING)
         self._records: RecordWriter | None = None
+        self._closed = threading.Event()
+        (path / HEARTBEAT_FILE).touch()
+        self._heart = threading.Thread(target=self._beat, daemon=True)
+        self._heart.start()
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +121,17 @@ class RunDirectory:
         """Let others have the directory."""
         if self._records is not None:
             self._records.close()
+        self._closed.set()
+        self._heart.join()
         self._lock.close()
+
+    def _beat(self) -> None:
+        """Touch the heartbeat until the directory is closed, then remove it."""
+        heartbeat = self.path / HEARTBEAT_FILE
+        while not self._closed.wait(_BEAT_SECONDS):
+            with contextlib.suppress(OSError):  # a full disk stops the run, not this
+                heartbeat.touch()
+        heartbeat.unlink(missing_ok=True)
 
     def restore(self, template: Any, memory: EpisodeMemory) -> Any:
         """Return the state at the newest readable checkpoint, and fill the memory.
