@@ -7,6 +7,7 @@ line prints the message alone and exits with the ``exit_status`` of the type.
 import difflib
 import math
 from collections.abc import Iterable
+from typing import Any
 
 
 class DriftrlError(Exception):
@@ -37,13 +38,14 @@ class CorruptFile(DriftrlError):
     """A file of a run is damaged, and nothing older can stand in for it."""
 
 
-def unknown_name(kind: str, received: str, known: Iterable[str]) -> InputError:
+def unknown_name(kind: str, received: Any, known: Iterable[str]) -> InputError:
     """Return the error for a misspelt name, with the nearest known one suggested."""
     known = sorted(known)
-    near = difflib.get_close_matches(received, known, n=1, cutoff=0.5)
+    text = received if isinstance(received, str) else ""
+    near = difflib.get_close_matches(text[:100], known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     listed = f"Known: {', '.join(known)}." if known else "There is none."
-    return InputError(f"Unknown {kind} {received!r}. {hint}{listed}")
+    return InputError(f"Unknown {kind} {shown(received)}. {hint}{listed}")
 
 
 def require(condition: bool, message: str) -> None:
@@ -52,27 +54,36 @@ def require(condition: bool, message: str) -> None:
         raise InputError(message)
 
 
+def shown(value: Any) -> str:
+    """Return what was received as it is quoted in messages: never long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        text = "an integer of thousands of digits"
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse a setting that is not a number of at least ``least``."""
     require(
-        math.isfinite(value) and value >= least,
-        f"{name} must be a number of at least {least:g}, received {value!r}.",
+        least <= value < math.inf,
+        f"{name} must be a number of at least {least:g}, received {shown(value)}.",
     )
 
 
 def positive(name: str, value: float) -> None:
     """Refuse a setting that is not a positive number."""
     require(
-        math.isfinite(value) and value > 0,
-        f"{name} must be positive, received {value!r}.",
+        0 < value < math.inf,
+        f"{name} must be positive, received {shown(value)}.",
     )
 
 
 def share(name: str, value: float) -> None:
     """Refuse a setting that is not a number from 0 to 1."""
     require(
-        math.isfinite(value) and 0 <= value <= 1,
-        f"{name} must lie in [0, 1], received {value!r}.",
+        0 <= value <= 1,
+        f"{name} must lie in [0, 1], received {shown(value)}.",
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from driftrl.memory.columns import Columns
+from driftrl.memory.episodes import Columns
 
 
 def columns() -> Columns:

@@ -22,6 +22,7 @@ from driftrl.memory.episodes import (
     load_memory,
     save_episode,
 )
+from driftrl.memory.forgetting import EpisodeSummary
 from driftrl.types import Data, Episode, Precision
 
 Unchecked = Callable[[ModuleType], Any]
@@ -137,7 +138,7 @@ def test_a_file_holds_what_the_memory_holds(
     # Both kinds of files are read into both kinds of memory.
     for wanted in (np.float32, np.float64):
         again = EpisodeMemory(3, 2, wanted)
-        load_memory(tmp_path, again, [6])
+        load_memory(tmp_path, again, [EpisodeSummary(6)])
         _assert_equal(again.since(1), load_episode(tmp_path, 1), wanted)
 
 
@@ -210,7 +211,7 @@ def test_a_memory_comes_back_from_disk(tmp_path: Path) -> None:
 
 def _loaded(directory: Path, lengths: list[int], first: int = 1) -> EpisodeMemory:
     memory = EpisodeMemory(3, 2)
-    load_memory(directory, memory, lengths, first)
+    load_memory(directory, memory, [EpisodeSummary(n) for n in lengths], first)
     return memory
 
 

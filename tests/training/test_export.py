@@ -25,7 +25,7 @@ from driftrl.errors import InputError
 from driftrl.exported import Policy, load_policy
 from driftrl.memory.forgetting import (
     Doubling,
-    Forgetting,
+    ForgettingRule,
     KeepAll,
     Reset,
     Since,
@@ -247,7 +247,7 @@ RULES = [
 
 @pytest.mark.parametrize(("rule", "sentence"), RULES)
 def test_a_run_that_forgets_too_soon_is_not_told_to_go_on(
-    rule: Forgetting, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rule: ForgettingRule, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What counts is how long its episodes have been, not how long they might be."""
     config = dataclasses.replace(configured("sw-ombrl"), forgetting=rule)

@@ -15,7 +15,7 @@ from driftrl.config.deep import (
     SoftResetConfig,
 )
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import Forgetting, KeepAll, Window
+from driftrl.memory.forgetting import ForgettingRule, KeepAll, Window
 from driftrl.training.learner import Learner
 
 STEPS, FLIP, EPISODES = 10, 10, 24
@@ -29,7 +29,7 @@ CONFIG = EnsembleAgentConfig(
 )
 
 
-def live(rule: Forgetting, seed: int) -> list[float]:
+def live(rule: ForgettingRule, seed: int) -> list[float]:
     """Return the return of every episode: x' = x ± 0.4 u must be brought to 0."""
     agent = DeepAgent((1, 1), CONFIG, capacity=EPISODES * STEPS, steps=STEPS)
     learner = Learner(

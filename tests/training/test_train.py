@@ -12,7 +12,6 @@ import pytest
 import driftrl
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.errors import InputError
-from driftrl.memory.forgetting import Since
 from driftrl.training.train import train
 from driftrl.types import EpisodeRecord
 
@@ -78,8 +77,6 @@ def test_rules_become_methods(tmp_path: Path) -> None:
         )
         text = (done.directory / "config.toml").read_text()
         assert f'method = "{method}"' in text and f'kind = "{rule.kind}"' in text
-    with pytest.raises(InputError, match="KeepAll, Reset, Window or Doubling"):
-        train(tanks(), forgetting=Since(1), out=tmp_path / "since")
 
 
 @pytest.mark.usefixtures("unchecked_types")
@@ -91,6 +88,9 @@ def test_only_an_environment_is_trained(tmp_path: Path) -> None:
     for env, sentence in wrong:
         with pytest.raises(InputError, match=sentence):
             train(env, out=tmp_path / "none")
+    rule: Any = driftrl.Window
+    with pytest.raises(InputError, match="first_retained"):
+        train(tanks(), forgetting=rule, out=tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

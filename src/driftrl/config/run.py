@@ -7,14 +7,15 @@ a second description of them.  What agents can be told is in ``driftrl.config.gp
 here imports JAX: a command line that only asks for help starts at once.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.drift.schedules import Exponential, Schedule
-from driftrl.errors import at_least, require
-from driftrl.memory.forgetting import Forgetting, KeepAll
+from driftrl.errors import at_least, require, shown
+from driftrl.memory.forgetting import ForgettingRule, KeepAll, require_rule
 
 
 @dataclass(frozen=True)
@@ -112,17 +113,24 @@ class RunConfig:
     """More parameters that drift at the same time."""
     clock: Clock = "episodes"
     """What schedules count: episodes, or decisions taken before the episode."""
-    forgetting: Forgetting = field(default_factory=KeepAll)
+    forgetting: ForgettingRule = field(default_factory=KeepAll)
     agent: AgentConfig = field(default_factory=GPAgentConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
         at_least("episodes", self.episodes, 1)
         at_least("seed", self.seed, 0)
+        require(self.seed < 2**63, f"seed must be below 2^63, not {shown(self.seed)}.")
         require(
-            all(letter.isalnum() or letter in "._=" for letter in self.variant),
-            "variant becomes part of a directory's name: letters, digits and . _ = "
-            f"only, received {self.variant!r}.",
+            re.fullmatch(r"[\w.=-]{0,100}", self.variant) is not None,
+            "variant becomes part of a directory's name: at most 100 letters, digits "
+            f"and . _ = - only, received {shown(self.variant)}.",
+        )
+        require_rule(self.forgetting)
+        require(
+            callable(self.drift),
+            "drift must be a function of the clock that returns θ, such as Constant(2);"
+            f" received {shown(self.drift)}.",
         )
 
     @property

@@ -1,28 +1,122 @@
-"""Schedules: the drifting parameter θ as a pure function of an integer clock.
+"""Schedules: the drifting parameter θ as a function of an integer clock.
 
 The clock is usually the number n of an episode, counted from 1 as in the paper.  A
-schedule holds no state, so θ_n can be asked for in any order, twice, or again after a
-restart.  All boundaries are inclusive: at the clock ``start`` the old value still holds
-and the first changed value is that of ``start + 1``, as in the paper's formula.
+schedule is any callable that returns θ at a clock.  It must have no state, so that θ_n
+can be asked for in any order, or again after a restart.  All boundaries are inclusive:
+at the clock ``start`` the old value still holds and the first changed value is that of
+``start + 1``, as in the paper's formula.
 
-``SCHEDULES`` finds the schedules by ``kind``, their name in files and on the command
-line.  The defaults are the torque limit, in N·m, of a pendulum that becomes weaker.
+``SCHEDULES`` has the schedules that come with driftrl by ``kind``, their name in files
+and on the command line.  Their defaults are the torque limit, in N·m, of a pendulum
+that becomes weaker.
 """
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from driftrl.errors import require
+from driftrl.errors import require, shown
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """θ at every clock."""
+
+    def __call__(self, clock: int) -> float:
+        """Return θ at this clock."""
+        ...
+
+
+def value_at(schedule: Schedule, clock: int) -> float:
+    """Return θ of a schedule.
+
+    Raises:
+        InputError: It is not a finite number.
+    """
+    value: Any = schedule(clock)
+    number = math.nan
+    if hasattr(value, "__float__") and not isinstance(value, bool):
+        number = float(value)
+    require(
+        math.isfinite(number),
+        f"The schedule {schedule!r} returned {shown(value)} at {clock}; it must return "
+        "a finite number.",
+    )
+    return number
+
+
+def extremes(schedule: Schedule) -> tuple[float, float]:
+    """Return the smallest and largest θ; of a user's schedule, its first value twice.
+
+    A user's class may have the attribute ``bounds`` to say better.
+    """
+    bounds = getattr(schedule, "bounds", None)
+    return bounds or (value_at(schedule, 1), value_at(schedule, 1))
 
 
 @dataclass(frozen=True)
-class Constant:
+class _Checked:
+    """Checks fields by their types and stores plain floats and ints.
+
+    Schedules that mean the same are then equal and are written alike.
+    """
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.type is float:
+                self._demand(_is_number(value), item.name, "a finite number")
+                object.__setattr__(self, item.name, float(value))
+            elif item.type is int:
+                whole = _is_whole(value)
+                self._demand(whole, item.name, "a whole number, at least 0")
+                object.__setattr__(self, item.name, int(value))
+
+    def _demand(self, condition: bool, name: str, allowed: str) -> None:
+        """Refuse a field unless the condition holds."""
+        require(
+            condition,
+            f"Schedule {self.kind!r}: {name} must be {allowed}; received "
+            f"{shown(getattr(self, name))}.",
+        )
+
+
+@dataclass(frozen=True)
+class _Bounded(_Checked):
+    """A schedule that stays between two values, and is at the upper one at first."""
+
+    theta_max: float = 2.0
+    """Largest value of θ: its value before it begins to drift."""
+    theta_min: float = 1.0
+    """Smallest value of θ."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._demand(self.theta_min <= self.theta_max, "theta_min", "at most theta_max")
+        finite = math.isfinite(2 * (self.theta_max - self.theta_min))
+        self._demand(finite, "theta_max", "less far from theta_min")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest θ."""
+        return self.theta_min, self.theta_max
+
+    def _between(self, share: float) -> float:
+        """Return share·(θ_max−θ_min) + θ_min, which rounding keeps within bounds."""
+        if share == 1:
+            return self.theta_max  # the sum would be 0.8999999999999999 for 0.9 and 0.2
+        return share * (self.theta_max - self.theta_min) + self.theta_min
+
+
+@dataclass(frozen=True)
+class Constant(_Checked):
     """No drift: θ_n = value."""
 
     kind: ClassVar[str] = "constant"
@@ -30,93 +124,73 @@ class Constant:
     value: float = 2.0
     """Value of θ at all times."""
 
-    def __post_init__(self) -> None:
-        _settle_numbers(self, "value")
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest θ."""
+        return self.value, self.value
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        _settled_clock(clock)
         return self.value
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(_Bounded):
     """The paper's decay: θ_n = exp(−a·max(0, n−n_start))·(θ_max−θ_min) + θ_min."""
 
     kind: ClassVar[str] = "exponential"
 
-    theta_max: float = 2.0
-    """Value of θ before the decay."""
-    theta_min: float = 1.0
-    """Value that θ decays to."""
     rate: float = 1.0
     """Rate a of the decay per tick of the clock; 0 is no decay."""
     start: int = 10
     """Last clock n_start before the decay."""
 
     def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_numbers(self, "rate")
-        _settle_whole(self, "start", least=0)
-        _demand(self, self.rate >= 0, "rate", self.rate, "at least 0")
+        super().__post_init__()
+        self._demand(self.rate >= 0, "rate", "at least 0")
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        elapsed = max(0, _settled_clock(clock) - self.start)
-        return _blend(math.exp(-self.rate * elapsed), self.theta_max, self.theta_min)
+        return self._between(math.exp(-self.rate * max(0, clock - self.start)))
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_Bounded):
     """A straight line: θ_max up to ``start``, θ_min from ``start + duration`` on."""
 
     kind: ClassVar[str] = "linear"
 
-    theta_max: float = 2.0
-    """Value of θ before the line begins."""
-    theta_min: float = 1.0
-    """Value of θ after the line has ended."""
     start: int = 10
     """Last clock at which θ has its first value."""
     duration: int = 10
     """Ticks of the clock from the first value to the last."""
 
     def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_whole(self, "start", least=0)
-        _settle_whole(self, "duration", least=1)
+        super().__post_init__()
+        self._demand(self.duration >= 1, "duration", "at least 1")
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        elapsed = min(max(0, _settled_clock(clock) - self.start), self.duration)
-        share = (self.duration - elapsed) / self.duration
-        return _blend(share, self.theta_max, self.theta_min)
+        elapsed = min(max(0, clock - self.start), self.duration)
+        return self._between((self.duration - elapsed) / self.duration)
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Bounded):
     """One sudden change: θ_max up to and including ``start``, θ_min after it."""
 
     kind: ClassVar[str] = "step"
 
-    theta_max: float = 2.0
-    """Value of θ before the change."""
-    theta_min: float = 1.0
-    """Value of θ after the change."""
     start: int = 10
     """Last clock before the change."""
 
-    def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_whole(self, "start", least=0)
-
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        return self.theta_max if _settled_clock(clock) <= self.start else self.theta_min
+        return self.theta_max if clock <= self.start else self.theta_min
 
 
 @dataclass(frozen=True)
-class Piecewise:
+class Piecewise(_Checked):
     """Several sudden changes: value i holds up to and including boundary i."""
 
     kind: ClassVar[str] = "piecewise"
@@ -127,19 +201,22 @@ class Piecewise:
     """Last clock of every value but the last one, increasing."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(self.values))
-        for value in self.values:
-            _demand(self, _is_number(value), "values", value, "finite numbers")
+        self._demand(all(map(_is_number, self.values)), "values", "finite numbers")
         object.__setattr__(self, "values", tuple(float(v) for v in self.values))
-        _settle_boundaries(self, pieces=len(self.values), called="values")
+        _check_boundaries(self, len(self.values))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest θ."""
+        return min(self.values), max(self.values)
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        return self.values[bisect_left(self.boundaries, _settled_clock(clock))]
+        return self.values[bisect_left(self.boundaries, clock)]
 
 
 @dataclass(frozen=True)
-class Cyclic:
+class Cyclic(_Bounded):
     """A cosine that begins at θ_max after ``start`` and is at θ_min half a period on.
 
     θ_n = (θ_max−θ_min)·(1 + cos(2π·max(0, n−start)/period))/2 + θ_min
@@ -147,30 +224,24 @@ class Cyclic:
 
     kind: ClassVar[str] = "cyclic"
 
-    theta_max: float = 2.0
-    """Largest value of θ, and the value before the cycle begins."""
-    theta_min: float = 1.0
-    """Smallest value of θ."""
     period: int = 20
     """Ticks of the clock from one largest value to the next."""
     start: int = 10
     """Last clock before the cycle begins."""
 
     def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_whole(self, "period", least=1)
-        _settle_whole(self, "start", least=0)
+        super().__post_init__()
+        self._demand(self.period >= 1, "period", "at least 1")
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
         # The remainder makes the cycle repeat exactly, however large the clock is.
-        phase = (max(0, _settled_clock(clock) - self.start) % self.period) / self.period
-        share = (1 + math.cos(2 * math.pi * phase)) / 2
-        return _blend(share, self.theta_max, self.theta_min)
+        phase = (max(0, clock - self.start) % self.period) / self.period
+        return self._between((1 + math.cos(2 * math.pi * phase)) / 2)
 
 
 @dataclass(frozen=True)
-class RandomWalk:
+class RandomWalk(_Bounded):
     """A Gaussian random walk that is reflected at θ_min and θ_max.
 
     θ_n = fold(initial + scale·(ε_1 + … + ε_k)), where k = max(0, n−start), the ε are
@@ -182,10 +253,6 @@ class RandomWalk:
 
     kind: ClassVar[str] = "random_walk"
 
-    theta_max: float = 2.0
-    """Upper bound at which the walk is reflected."""
-    theta_min: float = 1.0
-    """Lower bound at which the walk is reflected."""
     initial: float = 2.0
     """Value of θ before the walk begins, between the bounds."""
     scale: float = 0.1
@@ -196,57 +263,53 @@ class RandomWalk:
     """Last clock before the walk begins."""
 
     def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_numbers(self, "initial", "scale")
-        _settle_whole(self, "seed", least=0)
-        _settle_whole(self, "start", least=0)
-        _demand(self, self.scale >= 0, "scale", self.scale, "at least 0")
+        super().__post_init__()
+        self._demand(self.scale >= 0, "scale", "at least 0")
         inside = self.theta_min <= self.initial <= self.theta_max
-        allowed = f"between {self.theta_min} and {self.theta_max}"
-        _demand(self, inside, "initial", self.initial, allowed)
+        self._demand(inside, "initial", "between theta_min and theta_max")
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        steps = max(0, _settled_clock(clock) - self.start)
+        steps = max(0, clock - self.start)
         if steps == 0:
             return self.initial
         draws = np.random.default_rng(self.seed).standard_normal(steps)
-        free = self.initial + self.scale * math.fsum(draws)
-        return _fold(free, self.theta_max, self.theta_min)
+        return self._folded(self.initial + self.scale * math.fsum(draws))
+
+    def _folded(self, value: float) -> float:
+        """Mirror a number at the two bounds until it lies between them."""
+        width = self.theta_max - self.theta_min
+        if width == 0:
+            return self.theta_min
+        beyond = (value - self.theta_min) % (2 * width)
+        return self._between(min(beyond, 2 * width - beyond) / width)
 
 
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(_Bounded):
     """A constant loss per tick: θ_n = max(θ_max·ratio^max(0, n−start), θ_min)."""
 
     kind: ClassVar[str] = "geometric"
 
-    theta_max: float = 2.0
-    """Value of θ before the loss."""
-    theta_min: float = 1.0
-    """Floor below which θ does not fall, at least 0."""
     ratio: float = 0.9
     """Factor by which θ shrinks with every tick, above 0 and at most 1."""
     start: int = 10
     """Last clock before the loss."""
 
     def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_numbers(self, "ratio")
-        _settle_whole(self, "start", least=0)
+        super().__post_init__()
         # A negative value would grow towards 0, out of its bounds.
-        _demand(self, self.theta_min >= 0, "theta_min", self.theta_min, "at least 0")
-        allowed = "above 0 and at most 1"
-        _demand(self, 0 < self.ratio <= 1, "ratio", self.ratio, allowed)
+        self._demand(self.theta_min >= 0, "theta_min", "at least 0")
+        self._demand(0 < self.ratio <= 1, "ratio", "above 0 and at most 1")
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        elapsed = max(0, _settled_clock(clock) - self.start)
+        elapsed = max(0, clock - self.start)
         return max(self.theta_max * self.ratio**elapsed, self.theta_min)
 
 
 @dataclass(frozen=True)
-class Logarithmic:
+class Logarithmic(_Bounded):
     """Ever slower wear: θ_n = max(θ_max − a·log(1 + max(0, n−start)), θ_min).
 
     Its variation grows as log N, the paper's example of a budget under which the regret
@@ -255,86 +318,62 @@ class Logarithmic:
 
     kind: ClassVar[str] = "logarithmic"
 
-    theta_max: float = 2.0
-    """Value of θ before the wear."""
-    theta_min: float = 1.0
-    """Floor below which θ does not fall."""
     rate: float = 0.2
     """What θ loses while the elapsed time grows by a factor of e, at least 0."""
     start: int = 10
     """Last clock before the wear."""
 
     def __post_init__(self) -> None:
-        _settle_bounds(self)
-        _settle_numbers(self, "rate")
-        _settle_whole(self, "start", least=0)
-        _demand(self, self.rate >= 0, "rate", self.rate, "at least 0")
+        super().__post_init__()
+        self._demand(self.rate >= 0, "rate", "at least 0")
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        elapsed = max(0, _settled_clock(clock) - self.start)
+        elapsed = max(0, clock - self.start)
         return max(self.theta_max - self.rate * math.log1p(elapsed), self.theta_min)
 
 
-Part = (
-    Constant
-    | Exponential
-    | Linear
-    | Step
-    | Piecewise
-    | Cyclic
-    | RandomWalk
-    | Geometric
-    | Logarithmic
-)
-"""The schedules that a join may be made of: all but a join."""
-
-
 @dataclass(frozen=True)
-class Join:
+class Join(_Checked):
     """Schedules one after the other: part i holds up to and including boundary i.
 
     All parts read the same clock, which is not set back at a boundary: a part that
-    shall begin to change at a boundary b has ``start = b``.  With one clock for all, a
-    join of joins is again a plain join, so a join is not accepted as a part.
+    shall begin to change at a boundary b has ``start = b``.
     """
 
     kind: ClassVar[str] = "join"
 
-    parts: tuple[Part, ...] = field(default_factory=lambda: (Linear(), Constant()))
+    parts: tuple[Schedule, ...] = field(default_factory=lambda: (Linear(), Constant()))
     """Schedules in the order of time, one more than there are boundaries."""
     boundaries: tuple[int, ...] = (30,)
     """Last clock of every part but the last one, increasing."""
 
     def __post_init__(self) -> None:
+        self._demand(all(map(callable, self.parts)), "parts", "schedules")
         object.__setattr__(self, "parts", tuple(self.parts))
-        for part in self.parts:
-            allowed = "schedules other than a join"
-            _demand(self, isinstance(part, Part), "parts", part, allowed)
-        _settle_boundaries(self, pieces=len(self.parts), called="parts")
+        _check_boundaries(self, len(self.parts))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest θ."""
+        lows, highs = zip(*map(extremes, self.parts), strict=True)
+        return min(lows), max(highs)
 
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
-        return self.parts[bisect_left(self.boundaries, _settled_clock(clock))](clock)
+        return self.parts[bisect_left(self.boundaries, clock)](clock)
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A system that drifts by itself, if it does: nobody sets θ, and nobody knows it.
-
-    The schedule of a machine, and of any environment of one's own.
-    """
+    """A system that drifts on its own, if it does: θ is neither set nor known."""
 
     kind: ClassVar[str] = "unknown"
 
     def __call__(self, clock: int) -> float:
-        """Return NaN: there is nothing to be known."""
-        _settled_clock(clock)
+        """Return NaN."""
         return math.nan
 
-
-Schedule = Part | Join | Unknown
-"""Any schedule of θ."""
 
 SCHEDULES: dict[str, type[Schedule]] = {
     schedule.kind: schedule
@@ -352,23 +391,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
         Unknown,
     )
 }
-"""Every schedule by its kind."""
-
-
-def _blend(share: float, theta_max: float, theta_min: float) -> float:
-    """Return share·(θ_max−θ_min) + θ_min, which rounding keeps within the bounds."""
-    if share == 1:
-        return theta_max  # the sum would be 0.8999999999999999 for 0.9 and 0.2
-    return share * (theta_max - theta_min) + theta_min
-
-
-def _fold(value: float, theta_max: float, theta_min: float) -> float:
-    """Mirror a number at the two bounds until it lies between them."""
-    width = theta_max - theta_min
-    if width == 0:
-        return theta_min
-    beyond = (value - theta_min) % (2 * width)
-    return _blend(min(beyond, 2 * width - beyond) / width, theta_max, theta_min)
+"""The schedules that come with driftrl by their kind."""
 
 
 def _is_number(value: Any) -> bool:
@@ -376,68 +399,18 @@ def _is_number(value: Any) -> bool:
     return real and math.isfinite(value)
 
 
-def _is_whole(value: Any, least: int) -> bool:
+def _is_whole(value: Any) -> bool:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and int(value) >= least
+    return whole and int(value) >= 0
 
 
-def _settled_clock(clock: Any) -> int:
-    """Return a clock as a plain int, or refuse it."""
-    require(
-        _is_whole(clock, 0),
-        f"The clock of a schedule must be a whole number, at least 0; "
-        f"received {clock!r}.",
-    )
-    return int(clock)
-
-
-def _demand(
-    schedule: Any, condition: bool, name: str, received: Any, allowed: str
-) -> None:
-    """Refuse a field of a schedule unless the condition holds."""
-    require(
-        condition,
-        f"Schedule {schedule.kind!r}: {name} must be {allowed}; received {received!r}.",
-    )
-
-
-# The settle functions check fields and store them as plain floats and ints, so that
-# schedules that mean the same are equal, hash alike and are written alike.
-
-
-def _settle_numbers(schedule: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(schedule, name)
-        _demand(schedule, _is_number(value), name, value, "a finite number")
-        object.__setattr__(schedule, name, float(value))
-
-
-def _settle_whole(schedule: Any, name: str, *, least: int) -> None:
-    value = getattr(schedule, name)
-    allowed = f"a whole number, at least {least}"
-    _demand(schedule, _is_whole(value, least), name, value, allowed)
-    object.__setattr__(schedule, name, int(value))
-
-
-def _settle_bounds(schedule: Any) -> None:
-    _settle_numbers(schedule, "theta_max", "theta_min")
-    upper, lower = schedule.theta_max, schedule.theta_min
-    allowed = f"at most theta_max, which is {upper}"
-    _demand(schedule, lower <= upper, "theta_min", lower, allowed)
-    finite = math.isfinite(2 * (upper - lower))
-    allowed = "within the range of floating point numbers of theta_min"
-    _demand(schedule, finite, "theta_max", upper, allowed)
-
-
-def _settle_boundaries(schedule: Any, *, pieces: int, called: str) -> None:
+def _check_boundaries(schedule: Piecewise | Join, pieces: int) -> None:
     boundaries = tuple(schedule.boundaries)
-    whole = all(_is_whole(clock, 0) for clock in boundaries)
-    rising = whole and all(a < b for a, b in pairwise(boundaries))
-    allowed = "increasing whole numbers, at least 0"
-    _demand(schedule, rising, "boundaries", boundaries, allowed)
     require(
-        pieces == len(boundaries) + 1,
-        f"Schedule {schedule.kind!r}: there must be one more of {called} than of "
-        f"boundaries; received {pieces} {called} and {len(boundaries)} boundaries.",
+        all(map(_is_whole, boundaries))
+        and all(a < b for a, b in pairwise(boundaries))
+        and pieces == len(boundaries) + 1,
+        f"Schedule {schedule.kind!r}: boundaries must be increasing whole numbers, one "
+        f"less than there are pieces; received {shown(boundaries)} for {pieces}.",
     )
     object.__setattr__(schedule, "boundaries", tuple(int(b) for b in boundaries))

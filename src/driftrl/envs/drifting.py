@@ -12,8 +12,7 @@ import gymnasium
 import numpy as np
 
 from driftrl.config.run import Clock, EnvironmentConfig, ExtraDrift, RunConfig
-from driftrl.drift.schedules import Constant, Schedule, Unknown
-from driftrl.drift.variation import extremes
+from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value_at
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.plants import make_plant
 from driftrl.envs.tasks import task_named
@@ -81,7 +80,9 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _settle(self) -> None:
         now = max(1, self._episode) if self._clock == "episodes" else self._decisions
-        self._thetas = {name: value(now) for name, value in self._schedules.items()}
+        self._thetas = {
+            name: value_at(schedule, now) for name, schedule in self._schedules.items()
+        }
         self._theta = next(iter(self._thetas.values()), math.nan)
         self._plant.set_parameters(self._thetas)
 

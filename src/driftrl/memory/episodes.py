@@ -1,44 +1,67 @@
 """Episode-indexed storage, which never forgets.
 
-Episodes are numbered from 1.  Before episode n the memory holds the episodes 1 … n−1,
+Episodes are numbered from 1.  Before episode n the memory has the episodes 1 … n−1,
 and learning reads those from m on, where m is the choice of a forgetting rule.  On disk
-every episode is a file of its own, ``000001.npz``, which no later episode rewrites; the
-computer's own memory is given back for those that a rule has passed over.
+every episode is one file, ``000001.npz``, which no later episode rewrites; the arrays
+of episodes before m are freed.
 """
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from driftrl.errors import CorruptFile, require
 from driftrl.io import flush_directory, write_atomically
-from driftrl.memory.columns import Columns
+from driftrl.memory.forgetting import EpisodeSummary, Evidence
 from driftrl.types import Data, Episode, Precision
 
 _ARRAYS = ("obs", "actions", "rewards", "next_obs")
 _PRECISIONS = {np.float32, np.float64}
+# Room for this many rows at the start, so that short episodes do not each make more.
+_LEAST_ROOM = 1024
+
+
+class LazyEpisodes(Sequence[Episode]):
+    """Episodes that are read when they are asked for."""
+
+    def __init__(self, numbers: range, load: Callable[[int], Episode]) -> None:
+        """Take the numbers of the episodes and what returns one by its number."""
+        self._numbers = numbers
+        self._load = load
+
+    def __len__(self) -> int:
+        """Return the number of episodes."""
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+    @overload
+    def __getitem__(self, index: slice) -> "LazyEpisodes": ...
+    def __getitem__(self, index: int | slice) -> "Episode | LazyEpisodes":
+        """Read one episode, or return several that are not read yet."""
+        if isinstance(index, slice):
+            return LazyEpisodes(self._numbers[index], self._load)
+        return self._load(self._numbers[index])
 
 
 class EpisodeMemory:
-    """All episodes so far, in the order in which they were lived through.
+    """All episodes so far, in order.
 
-    The transitions lie one behind the other, whatever their episode, so that an episode
-    costs what it is long and reading costs nothing: what is returned are views.
+    The transitions of all episodes are stored one after the other: reading costs
+    nothing, since what is returned are views.
     """
 
     def __init__(
         self, state_size: int, action_size: int, precision: Precision = np.float64
     ) -> None:
-        """Make an empty memory for states and actions of these sizes.
-
-        Single precision is enough, at half the room, for an agent that computes in it.
-        """
+        """Make an empty memory for states and actions of these sizes."""
         self._sizes = (state_size, action_size)
+        self._history: list[EpisodeSummary] = []
         self._bounds = [0]  # transitions before every episode, and before the next
         self._first_held = 1
         self._origin = object()
@@ -52,6 +75,8 @@ class EpisodeMemory:
         }
         self._columns = Columns(blank)
         self.precision: Precision = precision
+        self.directory: Path | None = None
+        """Where the files of released episodes are."""
 
     def __len__(self) -> int:
         """Return the number of episodes."""
@@ -67,8 +92,23 @@ class EpisodeMemory:
         """Number of transitions of every episode, also of those released."""
         return tuple(end - start for start, end in pairwise(self._bounds))
 
-    def append(self, episode: Episode) -> int:
+    @property
+    def history(self) -> tuple[EpisodeSummary, ...]:
+        """What is known of every episode, also of those released."""
+        return tuple(self._history)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What a forgetting rule may look at before the next episode."""
+        past = LazyEpisodes(range(1, len(self) + 1), self.episode)
+        return Evidence.of(self._history, past)
+
+    def append(self, episode: Episode, summary: EpisodeSummary | None = None) -> int:
         """Store a copy of an episode, in the precision of this memory.
+
+        Args:
+            episode: The episode.
+            summary: What forgetting rules are told of it (default: length and return).
 
         Returns:
             The number of the episode, from 1.
@@ -89,29 +129,32 @@ class EpisodeMemory:
         arrays = {name: getattr(episode, name) for name in _ARRAYS}
         self._columns.append({**arrays, "terminated": ends})
         self._bounds.append(self._columns.end)
+        self._history.append(
+            summary or EpisodeSummary(len(episode), episode.executed_return)
+        )
         return len(self)
 
-    def pass_over(self, length: int) -> None:
-        """Count an episode that was released before it could be stored here."""
-        self._columns.skip(length)
+    def pass_over(self, summary: EpisodeSummary) -> None:
+        """Count an episode without storing it: it is released already."""
+        self._columns.skip(summary.length)
         self._bounds.append(self._columns.end)
+        self._history.append(summary)
         self._first_held = len(self) + 1
 
     def release(self, before: int) -> None:
-        """Give back the memory of the episodes before a number; lengths are kept.
-
-        Their files stay where they are.
-        """
+        """Free the arrays of the episodes before a number; their files stay."""
         self._first_held = max(self._first_held, min(before, len(self) + 1))
         self._columns.release(before=self._bounds[self._first_held - 1])
 
     def episode(self, number: int) -> Episode:
-        """Return one episode by its number, from 1."""
+        """Return one episode by its number, from 1; a released one from its file."""
         require(
             1 <= number <= len(self),
             f"There is no episode {number}: the memory holds {len(self)} episodes, "
             f"numbered from 1.",
         )
+        if number < self._first_held and self.directory is not None:
+            return load_episode(self.directory, number)
         self._require_held(number)
         rows = self._columns.rows(self._bounds[number - 1], self._bounds[number])
         ends = rows.pop("terminated")
@@ -136,8 +179,80 @@ class EpisodeMemory:
         require(
             number >= self._first_held,
             f"Episode {number} was released: the memory holds episodes from "
-            f"{self._first_held} on. Read it from its file, if the run has one.",
+            f"{self._first_held} on.",
         )
+
+
+class Columns:
+    """Arrays with a row for each transition, counted from the first there ever was.
+
+    What is handed out is a view, never a copy, and never changes: a row is written
+    once, and more room means new arrays, while the old ones live on in their views.
+    New arrays have room for twice the rows they start with, so that however many rows
+    there are, one more costs the same on average.
+    """
+
+    def __init__(self, blank: Mapping[str, np.ndarray]) -> None:
+        """Start with no rows, of the shapes and types of the columns of ``blank``."""
+        self._arrays = {name: column[:0] for name, column in blank.items()}
+        self._before = 0  # rows before row 0 of the arrays
+        self.first = 0
+        """Number of the oldest row that is held."""
+        self.end = 0
+        """Number of the next row to come."""
+
+    @property
+    def room(self) -> int:
+        """Rows that the arrays have room for, held or not."""
+        return len(next(iter(self._arrays.values())))
+
+    def append(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Write rows behind the newest."""
+        count = len(next(iter(rows.values())))
+        if self.end + count - self._before > self.room:
+            self._move(self.end + count - self.first)
+        for name, array in self._arrays.items():
+            array[self._place(self.end, self.end + count)] = rows[name]
+        self.end += count
+
+    def skip(self, count: int) -> None:
+        """Count rows that were never here, behind no row that is."""
+        assert self.first == self.end, "rows that are held can't be followed by a gap"
+        self.end += count
+        self.first = self.end
+
+    def release(self, before: int) -> None:
+        """Give back the rows before a number.
+
+        The front of an array can't be freed alone: it waits until three quarters are
+        free, or until new rows need room.
+        """
+        self.first = max(self.first, before)
+        held = self.end - self.first
+        if self.room > max(4 * held, _LEAST_ROOM):
+            self._move(held)
+
+    def rows(self, first: int, end: int) -> dict[str, np.ndarray]:
+        """Return rows ``first`` … ``end`` − 1 of every column, read-only."""
+        assert self.first <= first <= end <= self.end, "these rows are not held"
+        views = {name: a[self._place(first, end)] for name, a in self._arrays.items()}
+        for view in views.values():
+            view.setflags(write=False)
+        return views
+
+    def _place(self, first: int, end: int) -> slice:
+        return slice(first - self._before, end - self._before)
+
+    def _move(self, needed: int) -> None:
+        """Move the rows that are held into new arrays with room for twice ``needed``.
+
+        Room that is not used yet costs no memory: the system gives it page by page.
+        """
+        room, moved = max(2 * needed, _LEAST_ROOM), {}
+        for name, old in self.rows(self.first, self.end).items():
+            moved[name] = np.empty((room, *old.shape[1:]), old.dtype)
+            moved[name][: len(old)] = old
+        self._arrays, self._before = moved, self.first
 
 
 def save_episode(
@@ -193,7 +308,10 @@ def load_episode(directory: Path, number: int) -> Episode:
 
 
 def load_memory(
-    directory: Path, memory: EpisodeMemory, lengths: Sequence[int], first: int = 1
+    directory: Path,
+    memory: EpisodeMemory,
+    history: Sequence[EpisodeSummary],
+    first: int = 1,
 ) -> None:
     """Fill an empty memory with the episodes of a run, as they are in their files.
 
@@ -202,24 +320,26 @@ def load_memory(
     Args:
         directory: Where the files are.
         memory: Holds the episodes from ``first`` on afterwards, and counts the others.
-        lengths: Transitions of every episode of the run.
+        history: What the run's records say of every episode.
         first: Oldest episode that is still needed; no file before it is opened.
 
     Raises:
         CorruptFile: A file is missing, or not as it was written.
     """
-    for number, length in enumerate(lengths, start=1):
+    memory.directory = directory
+    for number, summary in enumerate(history, start=1):
         if number < first:
-            memory.pass_over(length)
+            memory.pass_over(summary)
             continue
         episode = load_episode(directory, number)
-        if len(episode) != length:
+        if len(episode) != summary.length:
             raise CorruptFile(
                 f"The file {os.fspath(episode_file(directory, number))!r} holds "
-                f"{len(episode)} transitions where the run's record says {length}. "
-                f"Restore both from a copy, or start the run anew in another directory."
+                f"{len(episode)} transitions, but the run's record says "
+                f"{summary.length}. Restore both from a copy, or start the run anew in "
+                f"another directory."
             )
-        memory.append(episode)
+        memory.append(episode, summary)
 
 
 def episode_file(directory: Path, number: int) -> Path:

@@ -1,47 +1,162 @@
 """Forgetting rules: which episodes the policy of episode n is learned from.
 
-At episode n the agent learns from the episodes m(n) … n−1, and a rule is a choice of
-m(n).  If m(n) = n, there is nothing to learn from.  Nothing is ever deleted: a rule
-only answers, and the memory reads what it answered.
+At episode n the agent learns from the episodes m(n) … n−1.  A rule is any object with
+a method ``first_retained(n, evidence)`` that returns m(n); if m(n) = n, there is
+nothing to learn from.  It must be a function of n, the evidence and its own settings
+alone: then a resumed run equals an uninterrupted one.  Nothing is ever deleted.
 
-``FORGETTING`` finds the rules by ``kind``, their name in files and on the command line.
+A rule may also have, where the defaults don't fit (see the functions of these names):
+
+    max_transitions(episodes, steps)   how many transitions it can retain at once
+    turns_over(n, evidence)            whether its clock comes round before episode n
+    slides                             True if it drops one episode at a time
+
+``FORGETTING`` has the rules that come with driftrl by ``kind``, their name in files and
+on the command line.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
-from driftrl.errors import require, unknown_name
+from driftrl.errors import require, shown, unknown_name
+from driftrl.types import EpisodeRecord
 
 Unit = Literal["episodes", "transitions"]
 Index = Literal["algorithm", "text"]
 Scheme = Literal["reset", "window"]
 
+ENDLESS = 10**6
+"""Episodes of a run that never ends, for ``max_transitions``."""
+
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a rule may look at before episode n: facts on the episodes 1 … n−1."""
+class EpisodeSummary:
+    """What is known of one past episode; see ``EpisodeRecord``."""
 
-    lengths: tuple[int, ...] = ()
-    """Number of transitions of every episode."""
+    length: int
+    executed_return: float | None = None
+    model_error: float | None = None
+    coverage: float | None = None
+    predictive_loss: float | None = None
 
-    def __post_init__(self) -> None:
-        wrong = [length for length in self.lengths if not _is_whole(length)]
-        require(
-            not wrong,
-            f"The lengths of episodes must be whole numbers, at least 1; "
-            f"received {wrong}.",
+    @classmethod
+    def of(cls, record: EpisodeRecord) -> "EpisodeSummary":
+        """Return what a row of ``episodes.jsonl`` says."""
+        return cls(
+            record.steps,
+            record.return_executed,
+            record.model_error,
+            record.coverage,
+            record.predictive_loss,
         )
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule may look at before episode n: entry i is on episode i + 1.
+
+    Values are None where they are unknown, as the model's are before there is a model.
+    """
+
+    lengths: tuple[int, ...] = ()
+    """Number of transitions of every episode."""
+    returns: tuple[float | None, ...] = ()
+    """Sum of its rewards."""
+    model_error: tuple[float | None, ...] = ()
+    """Root mean square one-step error of the model that drove it."""
+    coverage: tuple[float | None, ...] = ()
+    """Share of that model's predictions that lie within μ ± 2σ."""
+    predictive_loss: tuple[float | None, ...] = ()
+    """Mean negative log likelihood of a transition under that model, in nats."""
+    episodes: Sequence[Any] = ()
+    """Each ``Episode`` itself, which is read when it is asked for."""
+
+    @classmethod
+    def of(
+        cls, history: Sequence[EpisodeSummary], episodes: Sequence[Any] = ()
+    ) -> "Evidence":
+        """Return the summaries of the past episodes, column by column."""
+        return cls(
+            lengths=tuple(row.length for row in history),
+            returns=tuple(row.executed_return for row in history),
+            model_error=tuple(row.model_error for row in history),
+            coverage=tuple(row.coverage for row in history),
+            predictive_loss=tuple(row.predictive_loss for row in history),
+            episodes=episodes,
+        )
+
+    def before(self, n: int) -> "Evidence":
+        """Return what was known before an earlier episode n."""
+        return Evidence(*(getattr(self, item.name)[: n - 1] for item in fields(self)))
+
+
+@runtime_checkable
 class ForgettingRule(Protocol):
     """A choice of m(n)."""
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n), the oldest episode to learn from at episode n; 1 ≤ m(n) ≤ n."""
         ...
+
+
+def checked_first_retained(rule: ForgettingRule, n: int, evidence: Evidence) -> int:
+    """Return m(n) of a rule.
+
+    Raises:
+        InputError: It is not an integer from 1 to n.
+    """
+    m: Any = rule.first_retained(n, evidence)
+    require(
+        _is_integer(m, 1) and int(m) <= n,
+        f"The forgetting rule {rule!r} returned {shown(m)} as the first episode to "
+        f"learn from at episode {n}; it must be an integer from 1 to {n}.",
+    )
+    return int(m)
+
+
+def max_transitions(rule: ForgettingRule, episodes: int, steps: int) -> int:
+    """Return how many transitions a rule can retain at once: by default, all.
+
+    Args:
+        rule: The forgetting rule.
+        episodes: Length N of the run.
+        steps: Transitions of an episode that runs its full time.
+    """
+    everything = (episodes - 1) * steps
+    method = getattr(rule, "max_transitions", None)
+    if method is None:
+        return everything
+    most = method(episodes, steps)
+    require(
+        _is_integer(most, 0),
+        f"max_transitions of the forgetting rule {rule!r} returned {shown(most)}; it "
+        "must be an integer, at least 0.",
+    )
+    return min(everything, int(most))
+
+
+def turns_over(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
+    """Return whether a rule's clock comes round before episode n; soft resets keep it.
+
+    By default it does whenever m(n) changes.
+    """
+    if n == 1:
+        return False
+    method = getattr(rule, "turns_over", None)
+    return _forgets(rule, n, evidence) if method is None else bool(method(n, evidence))
+
+
+def slides(rule: ForgettingRule) -> bool:
+    """Return whether a rule drops one episode at a time, like a window."""
+    return bool(getattr(rule, "slides", False))
+
+
+def _forgets(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
+    before = checked_first_retained(rule, n - 1, evidence.before(n - 1))
+    return checked_first_retained(rule, n, evidence) != before
 
 
 @dataclass(frozen=True)
@@ -52,7 +167,6 @@ class KeepAll:
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
-        _require_episode(n)
         return 1
 
 
@@ -80,9 +194,9 @@ class Reset:
     """Whether resets fall as in the algorithm or as in the text of the paper."""
 
     def __post_init__(self) -> None:
-        _settle_size(self, "period")
-        _require_known("unit", self.unit, get_args(Unit))
-        _require_known("index", self.index, get_args(Index))
+        _check_size(self, "period")
+        _check_choice("unit", self.unit, get_args(Unit))
+        _check_choice("index", self.index, get_args(Index))
         require(
             self.unit == "episodes" or self.index == "algorithm",
             "Forgetting rule 'reset': index 'text' is defined for periods counted in "
@@ -91,11 +205,14 @@ class Reset:
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
-        _require_episode(n)
         if self.unit == "transitions":
             return _last_reset(_lengths_before(n, evidence), self.period)
         last = self.period * ((n - 1) // self.period)
         return last + 1 if self.index == "text" else max(1, last)
+
+    def max_transitions(self, episodes: int, steps: int) -> int:
+        """Return what a period holds."""
+        return _most(self.period, self.unit, steps)
 
 
 @dataclass(frozen=True)
@@ -107,6 +224,7 @@ class Window:
     """
 
     kind: ClassVar[str] = "window"
+    slides: ClassVar[bool] = True
 
     window: int = 10
     """Window size w, at least 1."""
@@ -114,15 +232,25 @@ class Window:
     """What the window counts."""
 
     def __post_init__(self) -> None:
-        _settle_size(self, "window")
-        _require_known("unit", self.unit, get_args(Unit))
+        _check_size(self, "window")
+        _check_choice("unit", self.unit, get_args(Unit))
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
-        _require_episode(n)
         if self.unit == "transitions":
             return n - _newest_fitting(_lengths_before(n, evidence), self.window)
         return max(1, n - self.window)
+
+    def max_transitions(self, episodes: int, steps: int) -> int:
+        """Return what the window holds."""
+        return _most(self.window, self.unit, steps)
+
+    def turns_over(self, n: int, evidence: Evidence) -> bool:
+        """Return whether as much has been collected as the window holds, once more."""
+        if self.unit == "episodes":
+            return (n - 1) % self.window == 0
+        lengths = _lengths_before(n, evidence)
+        return sum(lengths) // self.window > sum(lengths[:-1]) // self.window
 
 
 @dataclass(frozen=True)
@@ -157,8 +285,8 @@ class Doubling:
     """Whether each epoch has resets or a window."""
 
     def __post_init__(self) -> None:
-        _settle_size(self, "first_epoch")
-        _require_known("scheme", self.scheme, get_args(Scheme))
+        _check_size(self, "first_epoch")
+        _check_choice("scheme", self.scheme, get_args(Scheme))
         require(
             isinstance(self.factor, int | float) and 0 < self.factor < math.inf,
             "Forgetting rule 'doubling': factor must be a finite number above 0; "
@@ -174,9 +302,24 @@ class Doubling:
         held = start - 1 - self.span(epoch - 1) if epoch else 0
         return max(1, held, n - span)
 
+    @property
+    def slides(self) -> bool:
+        """True if the epochs have a window."""
+        return self.scheme == "window"
+
+    def max_transitions(self, episodes: int, steps: int) -> int:
+        """Return what the span of the last epoch holds."""
+        return self.span(self.epoch(episodes)[0]) * steps
+
+    def turns_over(self, n: int, evidence: Evidence) -> bool:
+        """Return whether it forgets, or has collected what the window holds."""
+        if not self.slides:
+            return _forgets(self, n, evidence)
+        epoch, start = self.epoch(n)
+        return (n - start) % self.span(epoch) == 0
+
     def epoch(self, n: int) -> tuple[int, int]:
         """Return the number i of episode n's epoch, from 0, and its first episode."""
-        _require_episode(n)
         epoch = ((n - 1) // self.first_epoch + 1).bit_length() - 1
         return epoch, self.first_epoch * (2**epoch - 1) + 1
 
@@ -190,115 +333,73 @@ class Doubling:
 class Since:
     """Forget what was before an episode, once and by hand; else as another rule does.
 
-    Someone saw a change before episode k.  The policy of episode k had been learned by
-    then; from there on m(n) = max(k, m'(n)), with the other rule's m'(n).
+    A change was noticed before episode k, when the policy of episode k had been learned
+    already; from there on m(n) = max(k, m'(n)), with the other rule's m'(n).
     """
 
     kind: ClassVar[str] = "since"
 
     first: int = 1
     """The oldest episode k that is learned from."""
-    rule: KeepAll | Reset | Window | Doubling = field(default_factory=KeepAll)
+    rule: ForgettingRule = field(default_factory=KeepAll)
     """How to forget otherwise."""
 
     def __post_init__(self) -> None:
-        _settle_size(self, "first")
+        _check_size(self, "first")
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
-        retained = self.rule.first_retained(n, evidence)
+        retained = checked_first_retained(self.rule, n, evidence)
         return retained if n <= self.first else max(self.first, retained)
 
+    @property
+    def slides(self) -> bool:
+        """True if the other rule slides."""
+        return slides(self.rule)
 
-Forgetting = KeepAll | Reset | Window | Doubling | Since
-"""Any forgetting rule that comes with driftrl."""
+    def max_transitions(self, episodes: int, steps: int) -> int:
+        """Return what the other rule can retain."""
+        return max_transitions(self.rule, episodes, steps)
 
-FORGETTING: dict[str, type[Forgetting]] = {
-    rule.kind: rule for rule in (KeepAll, Reset, Window, Doubling, Since)
-}
-"""Every forgetting rule by its kind."""
-
-
-def most_transitions(rule: Forgetting, episodes: int, steps: int) -> int:
-    """Return how many transitions a run may learn from at once, at most.
-
-    Args:
-        rule: What the run forgets.
-        episodes: Length N of the run.
-        steps: Transitions of an episode that runs its full time.
-    """
-    everything = (episodes - 1) * steps
-    if isinstance(rule, Since):
-        return most_transitions(rule.rule, episodes, steps)
-    if isinstance(rule, KeepAll):
-        return everything
-    if isinstance(rule, Doubling):
-        return min(everything, rule.span(rule.epoch(episodes)[0]) * steps)
-    size = rule.window if isinstance(rule, Window) else rule.period
-    held = size * steps if rule.unit == "episodes" else max(size, steps)
-    return min(everything, held)
+    def turns_over(self, n: int, evidence: Evidence) -> bool:
+        """Return whether the other rule's clock comes round, or ``first`` has ended."""
+        return n == self.first + 1 or turns_over(self.rule, n, evidence)
 
 
-def turns_over(rule: Forgetting, n: int, evidence: Evidence) -> bool:
-    """Say whether the rule's clock comes round before episode n.
-
-    A reset's does whenever it forgets, a window's whenever as much has been collected
-    as it holds, a doubling rule's likewise in each of its epochs, and nothing else's
-    ever; forgetting by hand counts as well.  Soft resets keep this time.
-    """
-    if isinstance(rule, Since):
-        return n == rule.first + 1 or turns_over(rule.rule, n, evidence)
-    if n == 1 or isinstance(rule, KeepAll):
-        return False
-    if isinstance(rule, Reset) or not slides(rule):
-        before = Evidence(evidence.lengths[:-1])
-        return rule.first_retained(n, evidence) != rule.first_retained(n - 1, before)
-    if isinstance(rule, Doubling):
-        epoch, start = rule.epoch(n)
-        return (n - start) % rule.span(epoch) == 0
-    if rule.unit == "episodes":
-        return (n - 1) % rule.window == 0
-    lengths = _lengths_before(n, evidence)
-    return sum(lengths) // rule.window > sum(lengths[:-1]) // rule.window
-
-
-def slides(rule: Forgetting) -> bool:
-    """Say whether a rule forgets bit by bit, as a window does."""
-    rule = rule.rule if isinstance(rule, Since) else rule
-    if isinstance(rule, Doubling):
-        return rule.scheme == "window"
-    return isinstance(rule, Window)
-
-
-def by_hand(rule: Forgetting, first: int) -> Since:
-    """Return the rule that forgets, once, what was before the episode ``first``."""
+def forget_before(rule: ForgettingRule, first: int) -> Since:
+    """Return the rule that once, by hand, forgets what was before ``first``."""
     return Since(first, rule.rule if isinstance(rule, Since) else rule)
 
 
-def replaced(old: Forgetting, new: Any) -> Forgetting:
+def replace_rule(old: ForgettingRule, new: Any) -> ForgettingRule:
     """Return the new rule; what was forgotten by hand under the old one stays so.
 
     Raises:
-        InputError: The new one is no forgetting rule.
+        InputError: The new one is not a forgetting rule.
     """
-    require(
-        isinstance(new, Forgetting),
-        "A forgetting rule is one of KeepAll, Reset, Window and Doubling, such as "
-        f"Window(5); received {new!r}.",
-    )
+    require_rule(new)
     if isinstance(old, Since) and not isinstance(new, Since):
         return Since(old.first, new)
     return new
 
 
-def most_retained(rule: Forgetting, steps: int) -> float:
-    """Return how many transitions a rule retains at most, however long the run is."""
-    rule = rule.rule if isinstance(rule, Since) else rule
-    if isinstance(rule, KeepAll | Doubling):
-        return math.inf
-    # A window or period of s episodes is full after s more, at the latest.
-    size = rule.window if isinstance(rule, Window) else rule.period
-    return most_transitions(rule, size + 1, steps)
+def require_rule(value: Any) -> None:
+    """Refuse what is not a forgetting rule, such as the class of one."""
+    require(
+        isinstance(value, ForgettingRule) and not isinstance(value, type),
+        "A forgetting rule is an object with a method first_retained(n, evidence), "
+        f"such as Window(5); received {shown(value)}.",
+    )
+
+
+FORGETTING: dict[str, type[ForgettingRule]] = {
+    rule.kind: rule for rule in (KeepAll, Reset, Window, Doubling, Since)
+}
+"""The rules that come with driftrl by their kind."""
+
+
+def _most(size: int, unit: Unit, steps: int) -> int:
+    return size * steps if unit == "episodes" else max(size, steps)
 
 
 def _last_reset(lengths: Sequence[int], capacity: int) -> int:
@@ -331,30 +432,22 @@ def _lengths_before(n: int, evidence: Evidence) -> tuple[int, ...]:
     return evidence.lengths
 
 
-def _is_whole(value: Any) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and int(value) >= 1
+def _is_integer(value: Any, least: int) -> bool:
+    integral = isinstance(value, Integral) and not isinstance(value, bool)
+    return integral and int(value) >= least
 
 
-def _require_episode(n: Any) -> None:
-    require(
-        _is_whole(n),
-        f"The number n of an episode must be a whole number, at least 1; "
-        f"received {n!r}.",
-    )
-
-
-def _require_known(name: str, received: Any, known: tuple[str, ...]) -> None:
+def _check_choice(name: str, received: Any, known: tuple[str, ...]) -> None:
     if received not in known:
-        raise unknown_name(name, str(received), known)
+        raise unknown_name(name, received, known)
 
 
-def _settle_size(rule: Any, name: str) -> None:
+def _check_size(rule: Any, name: str) -> None:
     """Check the size of a rule and store it as a plain int."""
     value = getattr(rule, name)
     require(
-        _is_whole(value),
-        f"Forgetting rule {rule.kind!r}: {name} must be a whole number, at least 1; "
-        f"received {value!r}.",
+        _is_integer(value, 1),
+        f"forgetting.{name} must be a whole number, at least 1; received "
+        f"{shown(value)}.",
     )
     object.__setattr__(rule, name, int(value))

@@ -10,7 +10,13 @@ from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.run import AgentConfig
 from driftrl.config.task import Task
 from driftrl.errors import InputError, unknown_name
-from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
+from driftrl.memory.forgetting import (
+    Doubling,
+    ForgettingRule,
+    KeepAll,
+    Reset,
+    Window,
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Method:
     label: str
     """How figures write it."""
     summary: str
-    forgetting: Callable[[Task], Forgetting] = lambda task: KeepAll()
+    forgetting: Callable[[Task], ForgettingRule] = lambda task: KeepAll()
     agent: Callable[[AgentConfig], AgentConfig] = lambda agent: agent
 
 
@@ -80,6 +86,11 @@ METHODS: dict[str, Method] = {
             "doubling",
             "Optimistic, resets ever more rarely: needs neither H nor N.",
             lambda task: Doubling(),
+        ),
+        Method(
+            "custom",
+            "custom",
+            "Optimistic, forgets by your own rule: --forgetting MODULE:NAME.",
         ),
         Method(
             "mean",

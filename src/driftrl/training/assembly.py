@@ -14,7 +14,7 @@ from driftrl.envs.plants import known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import most_retained, most_transitions
+from driftrl.memory.forgetting import ENDLESS, max_transitions
 from driftrl.training.learner import Learner
 from driftrl.training.streams import Purpose, key_for
 
@@ -81,7 +81,7 @@ def sizes_of(config: RunConfig) -> tuple[int, int]:
 def most_points(config: RunConfig) -> int:
     """Return how many transitions are learned from at once, at most."""
     steps = config.environment.steps
-    return most_transitions(config.forgetting, config.episodes, steps)
+    return max_transitions(config.forgetting, config.episodes, steps)
 
 
 def least_points(config: RunConfig) -> int:
@@ -102,7 +102,8 @@ def counted_within(config: RunConfig, steps: int) -> int:
 def check_learns(config: RunConfig) -> None:
     """Refuse a run that would forget each episode before it may learn from it."""
     steps, least = config.environment.steps, least_points(config)
-    most = most_retained(config.forgetting, steps) + counted_within(config, steps)
+    most = max_transitions(config.forgetting, ENDLESS, steps)
+    most += counted_within(config, steps)
     require(
         most >= least,
         f"This run would never learn: it retains at most {most:g} transitions in "

@@ -15,7 +15,7 @@ from driftrl.config.run import RunConfig
 from driftrl.errors import InputError, require
 from driftrl.exported import ACTIVATION, Policy, PolicyError, to_bytes
 from driftrl.io import write_atomically
-from driftrl.memory.forgetting import most_retained
+from driftrl.memory.forgetting import ENDLESS, max_transitions
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.assembly import MORE_DATA
 from driftrl.training.checkpoint import load_arrays, newest
@@ -88,7 +88,7 @@ def _to_be_trained(directory: Path, config: RunConfig) -> str:
     longest = max(lengths, default=config.environment.steps)
     learning = config.agent.learning
     within = longest if learning.when == "step" else 0
-    held = most_retained(config.forgetting, longest) + within
+    held = max_transitions(config.forgetting, ENDLESS, longest) + within
     if held >= learning.learning_starts:
         return "Let the run go on."
     return (

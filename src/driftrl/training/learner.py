@@ -14,10 +14,24 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.base import Agent, Carry, LearnContext, OnlineState, Policy, State
+from driftrl.agents.base import (
+    Agent,
+    Carry,
+    LearnContext,
+    ModelMetrics,
+    OnlineState,
+    Policy,
+    State,
+)
 from driftrl.errors import EnvironmentFault, InputError, require
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import Evidence, Forgetting, slides, turns_over
+from driftrl.memory.forgetting import (
+    EpisodeSummary,
+    ForgettingRule,
+    checked_first_retained,
+    slides,
+    turns_over,
+)
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import Data, Episode, Transition
 
@@ -45,7 +59,7 @@ class Learner:
     def __init__(
         self,
         agent: Agent,
-        forgetting: Forgetting,
+        forgetting: ForgettingRule,
         memory: EpisodeMemory,
         *,
         steps: int,
@@ -63,7 +77,7 @@ class Learner:
             state: The agent's state after the last episode of ``memory``.
         """
         self._agent = agent
-        self.forgetting = forgetting
+        self._forgetting = forgetting
         self._seed = seed
         self._steps = steps
         self._running: _Running | None = None
@@ -71,6 +85,7 @@ class Learner:
         self.state = state
         self._policy = agent.policy(self.state)
         self._lived = state
+        self._first_retained = self._asked_rule()
 
     @property
     def number(self) -> int:
@@ -85,7 +100,17 @@ class Learner:
     @property
     def first_retained(self) -> int:
         """m(n): the oldest episode that π_n was learned from."""
-        return self._first_retained(self.number)
+        return self._first_retained
+
+    @property
+    def forgetting(self) -> ForgettingRule:
+        """What chooses m(n)."""
+        return self._forgetting
+
+    @forgetting.setter
+    def forgetting(self, rule: ForgettingRule) -> None:
+        self._forgetting = rule
+        self._first_retained = self._asked_rule()
 
     @property
     def steps_taken(self) -> int | None:
@@ -166,6 +191,7 @@ class Learner:
         self,
         episode: Episode,
         *,
+        metrics: ModelMetrics | None = None,
         updates: int | None = None,
         seconds: float | None = None,
     ) -> None:
@@ -173,11 +199,20 @@ class Learner:
 
         Args:
             episode: Episode n.
+            metrics: How π_n's model did on it, which a forgetting rule may look at.
             updates: Units of practice (default: what its transitions are worth).
             seconds: Time to practise for, instead.
         """
-        self.memory.append(episode)
-        number, evidence = self.number, Evidence(self.memory.lengths)
+        metrics = metrics or ModelMetrics()
+        summary = EpisodeSummary(
+            len(episode),
+            episode.executed_return,
+            metrics.model_error,
+            metrics.coverage,
+            metrics.predictive_loss,
+        )
+        self.memory.append(episode, summary)
+        number, evidence = self.number, self.memory.evidence
         context = LearnContext(
             episode=number,
             steps=self._steps,
@@ -187,9 +222,9 @@ class Learner:
             updates=updates,
             seconds=seconds,
         )
-        first = self._first_retained(number)
-        data = self.memory.since(first)
-        self.memory.release(before=first)
+        self._first_retained = self._asked_rule()
+        data = self.memory.since(self._first_retained)
+        self.memory.release(before=self._first_retained)
         key = key_for(self._seed, Purpose.LEARNING, number)
         self.state = self._agent.learn(self._lived, data, context, key=key)
         self._lived = self.state
@@ -198,8 +233,9 @@ class Learner:
     def _retained(self) -> Data:
         return self.memory.since(self.first_retained)
 
-    def _first_retained(self, n: int) -> int:
-        return self.forgetting.first_retained(n, Evidence(self.memory.lengths))
+    def _asked_rule(self) -> int:
+        evidence = self.memory.evidence
+        return checked_first_retained(self._forgetting, self.number, evidence)
 
     def _require_unfinished(self, transitions: list[Transition]) -> None:
         last = transitions[-1] if transitions else None

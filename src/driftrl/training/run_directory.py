@@ -12,6 +12,7 @@ heartbeat        touched by that process while it lives
 
 import contextlib
 import fcntl
+import functools
 import importlib.metadata
 import json
 import math
@@ -30,12 +31,17 @@ from driftrl.errors import CorruptFile, InputError, require
 from driftrl.io import remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
+    LazyEpisodes,
     episode_file,
     load_episode,
     load_memory,
     save_episode,
 )
-from driftrl.memory.forgetting import Evidence
+from driftrl.memory.forgetting import (
+    EpisodeSummary,
+    Evidence,
+    checked_first_retained,
+)
 from driftrl.records import (
     BESIDE_SETTINGS,
     CONFIG_FILE,
@@ -145,9 +151,14 @@ class RunDirectory:
         """
         state, episodes = self._newest_state(template)
         self._write_changes(episodes)
-        lengths = self._settle_records(episodes)
-        first = self._forgetting.first_retained(episodes + 1, Evidence(lengths))
-        load_memory(self.path / "memory", memory, lengths, first)
+        history = self._settle_records(episodes)
+        directory = self.path / "memory"
+        past = LazyEpisodes(
+            range(1, episodes + 1), functools.partial(load_episode, directory)
+        )
+        evidence = Evidence.of(history, past)
+        first = checked_first_retained(self._forgetting, episodes + 1, evidence)
+        load_memory(directory, memory, history, first)
         self._records = RecordWriter(self._records_path)
         self._precision = memory.precision
         return state
@@ -203,15 +214,15 @@ class RunDirectory:
     def remembered(self, memory: EpisodeMemory, first: int) -> EpisodeMemory:
         """Return the memory with the episodes from ``first`` on, which it may lack."""
         fuller = EpisodeMemory(*memory.sizes, memory.precision)
-        load_memory(self.path / "memory", fuller, memory.lengths, first)
+        load_memory(self.path / "memory", fuller, memory.history, first)
         return fuller
 
     def _release(self) -> None:
         """Remove what was held; its place among the episodes is taken."""
         shutil.rmtree(self.path / _PENDING, ignore_errors=True)
 
-    def _settle_records(self, episodes: int) -> tuple[int, ...]:
-        """Drop rows that do not count, and return the lengths of the episodes."""
+    def _settle_records(self, episodes: int) -> tuple[EpisodeSummary, ...]:
+        """Drop rows that don't count, and return what the others say."""
         if not self._records_path.exists():
             if episodes > 0:
                 raise CorruptFile(
@@ -220,7 +231,7 @@ class RunDirectory:
                 )
             return ()
         truncate_records(self._records_path, episodes)
-        return tuple(row.steps for row in read_records(self._records_path))
+        return tuple(map(EpisodeSummary.of, read_records(self._records_path)))
 
     @property
     def _records_path(self) -> Path:

@@ -29,12 +29,10 @@ from driftrl.envs.tasks import check_fits
 from driftrl.errors import InputError, at_least, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
-    Forgetting,
-    Reset,
+    ForgettingRule,
     Since,
-    Window,
-    by_hand,
-    replaced,
+    forget_before,
+    replace_rule,
 )
 from driftrl.training.assembly import (
     MORE_DATA,
@@ -254,7 +252,7 @@ class Session:
         episode, theta = self._unlearned
         found = policy.model_metrics(episode)
         transitions = sum(self._learner.memory.lengths[first - 1 :])
-        self._learner.learn(episode, updates=updates, seconds=seconds)
+        self._learner.learn(episode, metrics=found, updates=updates, seconds=seconds)
         record = EpisodeRecord(
             episode=number,
             theta=theta,
@@ -270,7 +268,7 @@ class Session:
             epistemic_std=found.epistemic_std,
             predictive_loss=found.predictive_loss,
             wall_s=time.perf_counter() - self._began,
-            **policy.metrics,
+            **policy.notes,
         )
         self._files.append(record, episode, self._learner.state)
         self._unlearned = None
@@ -284,16 +282,16 @@ class Session:
         drives episode n; π_{n+1} is learned from episode n on.  The files of what is
         forgotten stay where they are.
         """
-        self.set_forgetting(by_hand(self.config.forgetting, self.number))
+        self.set_forgetting(forget_before(self.config.forgetting, self.number))
 
-    def set_forgetting(self, rule: Forgetting) -> None:
+    def set_forgetting(self, rule: ForgettingRule) -> None:
         """Forget by another rule, or another H or w, from the next ``learn`` on.
 
         What ``force_reset`` forgot stays forgotten.
         """
         self._require_open()
         self._require_learned()
-        rule = replaced(self.config.forgetting, rule)
+        rule = replace_rule(self.config.forgetting, rule)
         config = replace(self.config, forgetting=rule)
         check_learns(config)
         before = self.first_retained
@@ -331,13 +329,10 @@ class Session:
     def _watch_data(self, record: EpisodeRecord) -> None:
         """Say once that the rule forgets before there is enough to learn from."""
         rule, least = self.config.forgetting, least_points(self.config)
-        by_rule = rule.rule if isinstance(rule, Since) else rule
         forgot = self.first_retained > record.first_retained and not (
             isinstance(rule, Since) and self.first_retained == rule.first
         )
-        if self._told_of_no_data or not (
-            forgot and isinstance(by_rule, Reset | Window)
-        ):
+        if self._told_of_no_data or not forgot:
             return
         held = record.transitions + counted_within(self.config, record.steps)
         if held < least:

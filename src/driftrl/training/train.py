@@ -14,7 +14,14 @@ from driftrl.envs.custom import Env, GymPlant, name_of, task_of
 from driftrl.envs.drifting import DriftingEnv
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
-from driftrl.memory.forgetting import Doubling, Forgetting, KeepAll, Reset, Window
+from driftrl.memory.forgetting import (
+    Doubling,
+    ForgettingRule,
+    KeepAll,
+    Reset,
+    Window,
+    require_rule,
+)
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.loop import OnEpisode, drive, ignored
 from driftrl.training.session import Session
@@ -66,7 +73,7 @@ def _require_made(env: Any) -> None:
 def train(
     env: Env,
     *,
-    forgetting: Forgetting | None = None,
+    forgetting: ForgettingRule | None = None,
     episodes: int = 100,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -90,12 +97,10 @@ def train(
     """
     _require_made(env)
     rule = Window(20) if forgetting is None else forgetting
-    if type(rule) not in _METHODS:
-        raise InputError(
-            f"forgetting must be KeepAll, Reset, Window or Doubling, received {rule!r}."
-        )
+    require_rule(rule)
     changes = {**(settings or {}), "episodes": episodes}
-    config = configure(task_of(name_of(env), env), _METHODS[type(rule)], changes)
+    method = _METHODS.get(type(rule), "custom")
+    config = configure(task_of(name_of(env), env), method, changes)
     config = replace(config, forgetting=rule)
     known = known or TaskFunctions()
     directory = Path("runs") / config.name if out is None else Path(out)
