@@ -9,7 +9,7 @@ from jaxtyping import Float
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.task import Task
 from driftrl.envs.drifting import freeze
-from driftrl.training.evaluate import Env
+from driftrl.training.loop import Env
 from driftrl.training.streams import Purpose, integer_for
 from driftrl.types import Data
 

@@ -31,7 +31,7 @@ from driftrl.models.networks import MLP
 from driftrl.oracles.collector import Action, Collector, starting_everywhere
 from driftrl.oracles.optimum import Optimum
 from driftrl.oracles.sac_settings import SACOracleSettings
-from driftrl.training.evaluate import Env
+from driftrl.training.loop import Env
 from driftrl.training.streams import Purpose, integer_for, key_for
 
 METHOD = "SAC"
