@@ -123,7 +123,7 @@ def test_a_missing_theta_says_what_the_table_knows() -> None:
         ([], "at least one value"),
         ([OracleValue(1.0, float("nan"), 0.0)], "must be finite"),
         ([OracleValue(1.0, 0.0, -0.1)], "not negative"),
-        ([OracleValue(1.0, 0.0, 0.1, spread=-1.0)], "not negative"),
+        ([OracleValue(1.0, 0.0, 0.1, std=-1.0)], "not negative"),
         ([OracleValue(1.0, 0.0, 0.1), OracleValue(1.0, 2.0, 0.1)], "more than once"),
     ],
 )
@@ -355,7 +355,7 @@ def test_an_oracle_that_is_beaten_is_named_with_theta_run_and_amount() -> None:
 
 def test_small_excesses_that_add_up_are_reported_as_a_sum() -> None:
     # Each episode stays within four deviations of noise; forty of them cannot.
-    table = OracleTable((OracleValue(2.0, -100.0, 0.5, spread=1.0),), "test")
+    table = OracleTable((OracleValue(2.0, -100.0, 0.5, std=1.0),), "test")
     run = make_run("sombrl", 0, [-97.0] * 40)
     assert oracle_warnings([run], table) == (
         "The oracle is not an optimum up to θ = 2: the regret of pendulum-sombrl-s0 "
@@ -365,7 +365,7 @@ def test_small_excesses_that_add_up_are_reported_as_a_sum() -> None:
 
 
 def test_random_returns_around_the_optimum_raise_no_alarm() -> None:
-    table = OracleTable((OracleValue(2.0, -100.0, 0.0, spread=5.0),), "test")
+    table = OracleTable((OracleValue(2.0, -100.0, 0.0, std=5.0),), "test")
     returns = np.random.default_rng(1).normal(-100.0, 5.0, (20, 100))
     runs = [make_run("sombrl", seed, row.tolist()) for seed, row in enumerate(returns)]
     assert oracle_warnings(runs, table) == ()

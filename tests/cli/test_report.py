@@ -22,7 +22,7 @@ def known_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     def oracle(runs: Sequence[Run], *_: object, **__: object) -> OracleTable:
         return OracleTable((OracleValue(2.0, 10.0, 0.0),), "by hand")
 
-    monkeypatch.setattr("driftrl.oracles.lookup.oracle_of_runs", oracle)
+    monkeypatch.setattr("driftrl.oracles.optimal_returns_of_runs", oracle)
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +257,7 @@ def test_trainings_are_announced_before_they_begin(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("driftrl.oracles.known.trainings_missing", lambda *_: 4)
+    monkeypatch.setattr("driftrl.oracles.trainings_missing", lambda *_: 4)
     study = write_study(tmp_path / "study")
     said = (
         "driftrl: for J*(θ) of pendulum, SAC is trained 4 times now, some minutes "

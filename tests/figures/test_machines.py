@@ -36,7 +36,7 @@ from driftrl.results.regret import StudyRegret, compare_methods
 from driftrl.types import EpisodeRecord
 
 METHODS = ("sombrl", "r-ombrl", "sw-ombrl")
-UNTRAINED = OracleTable((), "No oracle was trained for this machine.", known=False)
+UNTRAINED = OracleTable((), "No oracle was trained for this machine.")
 
 
 def machine_run(

@@ -15,7 +15,7 @@ import pytest
 
 from driftrl.cli.main import main
 from driftrl.cli.progress import run_progress
-from driftrl.cli.recorded import compare
+from driftrl.cli.regret import compare
 from driftrl.config.toml import toml_text
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
@@ -160,7 +160,7 @@ def test_a_table_says_whether_it_knows_anything() -> None:
     with pytest.raises(InputError, match="at least one value of θ"):
         OracleTable((), "test")
     with pytest.raises(InputError, match="none if none is known"):
-        OracleTable((OracleValue(2.0, 1.0, 0.0),), "test", known=False)
+        OracleTable((OracleValue(2.0, 1.0, 0.0),), "test")
 
 
 def test_late_returns_with_and_without_resets() -> None:
@@ -385,7 +385,7 @@ def test_regret_of_the_problems_that_have_one(
         assert {run.task for run in runs} == {"pendulum"}
         return OracleTable((OracleValue(2.0, 10.0, 0.0),), "by hand")
 
-    monkeypatch.setattr("driftrl.oracles.lookup.oracle_of_runs", oracle)
+    monkeypatch.setattr("driftrl.oracles.optimal_returns_of_runs", oracle)
     known = own_run("sombrl", 0, [1.0, 3.0], task="pendulum")
     rows = [EpisodeRecord(**{**vars(row), "theta": 2.0}) for row in known.records]
     known = Run(known.directory, known.config, tuple(rows))

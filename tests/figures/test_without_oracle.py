@@ -6,7 +6,7 @@ import pytest
 from tests.figures.test_own_machine import own_run, written
 
 from driftrl.cli.main import main
-from driftrl.cli.recorded import compare
+from driftrl.cli.regret import compare
 from driftrl.oracles.values import OracleTable
 from driftrl.records import Run
 from driftrl.types import EpisodeRecord
@@ -25,7 +25,7 @@ def untrained(*_: object, **__: object) -> OracleTable:
 def test_returns_alone_need_no_oracle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("driftrl.oracles.lookup.oracle_of_runs", untrained)
+    monkeypatch.setattr("driftrl.oracles.optimal_returns_of_runs", untrained)
     directory = written([told(2.0)], tmp_path)
     with pytest.raises(AssertionError, match="no oracle was asked for"):
         main(["report", str(directory)])
@@ -37,7 +37,7 @@ def test_returns_alone_need_no_oracle(
 def test_where_two_parameters_drift_there_is_no_oracle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftrl.oracles.lookup.oracle_of_runs", untrained)
+    monkeypatch.setattr("driftrl.oracles.optimal_returns_of_runs", untrained)
     one = told(2.0)
     config = {**one.config, "extra_drifts": [{"parameter": "mass"}]}
     two = Run(one.directory, config, one.records)

@@ -14,6 +14,7 @@ from driftrl.envs.pendulum import MAX_SPEED, PendulumState, repeated_step
 from driftrl.errors import InputError
 from driftrl.oracles.dynamic_programming import (
     Grid,
+    Trajectory,
     Values,
     expected_after_noise,
     greedy_rollouts,
@@ -22,7 +23,6 @@ from driftrl.oracles.dynamic_programming import (
     refined_argmax,
     value_tables,
 )
-from driftrl.oracles.trajectory import Trajectory
 
 COARSE = Grid(angles=60, speeds=61, actions=11)
 ANGLES = -np.pi + 2.0 * np.pi / COARSE.angles * np.arange(COARSE.angles)
@@ -40,10 +40,8 @@ def states(angles: np.ndarray, speeds: np.ndarray) -> PendulumState:
 
 
 @cache
-def tables(theta: float, repeat: int, decisions: int) -> Values:
-    return value_tables(
-        jnp.float32(theta), grid=COARSE, repeat=repeat, decisions=decisions
-    )
+def tables(theta: float, repeat: int, steps: int) -> Values:
+    return value_tables(jnp.float32(theta), grid=COARSE, repeat=repeat, steps=steps)
 
 
 STARTS = np.array([(np.pi, 0.0), (-np.pi, 0.0), (1.0, 2.0), (-1.0, -2.0), (0.0, 0.0)])
@@ -51,7 +49,7 @@ FREE = np.full((5, 8), np.nan)
 
 
 def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajectory:
-    """Follow the greedy policy from STARTS: θ = 10, eight decisions of five steps."""
+    """Follow the greedy policy from STARTS: θ = 10, eight steps of five."""
     rest = tables(10.0, 5, 8).rest
     with jax.enable_x64(True):
         episodes = greedy_rollouts(
@@ -66,23 +64,14 @@ def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajecto
 
 
 @pytest.mark.parametrize(
-    ("sizes", "sentence"),
-    [
-        ((61, 61, 11), "even number"),
-        ((2, 61, 11), "at least 4 angles"),
-        ((60, 60, 11), "odd number"),
-        ((60, 3, 11), "at least 5 speeds"),
-        ((60, 61, 2), "at least 3 actions"),
-    ],
+    "sizes", [(61, 61, 11), (2, 61, 11), (60, 60, 11), (60, 3, 11), (60, 61, 2)]
 )
-def test_a_grid_without_its_landmarks_is_refused(
-    sizes: tuple[int, int, int], sentence: str
-) -> None:
-    with pytest.raises(InputError, match=sentence):
+def test_grid_needs_symmetric_points(sizes: tuple[int, int, int]) -> None:
+    with pytest.raises(InputError):
         Grid(*sizes)
 
 
-def test_the_coarser_grid_keeps_the_landmarks_and_every_other_point() -> None:
+def test_coarser_grid_keeps_every_other_point() -> None:
     assert Grid(720, 481, 11).coarsened() == Grid(360, 241, 11)
     assert Grid(62, 63, 5).coarsened() == Grid(30, 31, 5)
 
@@ -145,7 +134,7 @@ def test_where_no_parabola_opens_downwards_the_centre_is_kept() -> None:
     assert float(straight) == 0.5  # the best interior point; the end is tried anyway
 
 
-def test_with_one_decision_left_it_is_best_not_to_act() -> None:
+def test_last_action_is_zero() -> None:
     wrapped = (ANGLE + np.pi) % (2.0 * np.pi) - np.pi
     np.testing.assert_allclose(
         tables(4.0, 1, 2).rest[1], -(wrapped**2) - 0.1 * SPEED**2, atol=1e-5
@@ -167,12 +156,12 @@ def brute_force(table: jax.Array, theta: jax.Array, repeat: int) -> jax.Array:
     return values.max(axis=0).reshape(table.shape)
 
 
-@pytest.mark.parametrize(("repeat", "decisions"), [(1, 2), (5, 8)])
-def test_two_decisions_are_those_of_brute_force(repeat: int, decisions: int) -> None:
+@pytest.mark.parametrize(("repeat", "steps"), [(1, 2), (5, 8)])
+def test_two_backups_equal_brute_force(repeat: int, steps: int) -> None:
     theta = jnp.float32(4.0)
     first = brute_force(jnp.zeros(ANGLE.shape), theta, repeat)
     second = np.asarray(brute_force(first, theta, repeat))
-    values = tables(4.0, repeat, decisions)
+    values = tables(4.0, repeat, steps)
     found = [*values.rest, values.whole]
     np.testing.assert_array_equal(found[0], 0.0)
     # Not worse than eleven actions and a parabola can be.
@@ -181,13 +170,13 @@ def test_two_decisions_are_those_of_brute_force(repeat: int, decisions: int) -> 
     assert np.median(np.abs(found[2] - second)) < 2e-4
 
 
-def test_upright_a_pendulum_is_worth_nothing_lost() -> None:
+def test_upright_has_value_zero() -> None:
     values = tables(10.0, 5, 8)
     np.testing.assert_array_equal(values.whole[UPRIGHT], 0.0)
     assert float(jnp.max(values.whole)) == 0.0
 
 
-def test_mirrored_states_are_worth_the_same() -> None:
+def test_value_is_symmetric() -> None:
     table = np.asarray(tables(10.0, 5, 8).whole)
     mirrored = np.roll(table[::-1, ::-1], 1, axis=0)
     np.testing.assert_allclose(table[1:], mirrored[1:], atol=1e-4)
@@ -201,7 +190,7 @@ def test_more_torque_is_never_worse() -> None:
     assert worth[-1] > worth[0] + 10.0
 
 
-def test_the_greedy_policy_achieves_what_the_tables_promise() -> None:
+def test_greedy_policy_achieves_the_value() -> None:
     episodes = roll()
     actions, returns = episodes.actions, episodes.value
     promised = interpolate_all(
@@ -214,7 +203,7 @@ def test_the_greedy_policy_achieves_what_the_tables_promise() -> None:
     assert returns[4] == 0.0
 
 
-def test_a_rollout_is_what_gymnasium_makes_of_its_actions() -> None:
+def test_rollout_agrees_with_gymnasium() -> None:
     episodes = roll()
     env = gymnasium.make("Pendulum-v1").unwrapped
     env.reset(seed=0)

@@ -1,267 +1,455 @@
-"""The shipped table, the cache of computed values, and the command that builds them."""
+"""J*(θ) from files, computation, interpolation, users and runs; `driftrl oracle`."""
 
 import json
 import math
-import os
+import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.factories import record
 
+from driftrl.cli import oracle as command
+from driftrl.cli.main import main
+from driftrl.config.deep import SACConfig
 from driftrl.config.run import EnvironmentConfig
-from driftrl.errors import CorruptFile, InputError
-from driftrl.oracles import build_table, pendulum, table
-from driftrl.oracles.dynamic_programming import Grid
-from driftrl.oracles.optimum import Optimum
-from driftrl.oracles.table import cache_file, find, parse, pendulum_table, render
+from driftrl.errors import InputError
+from driftrl.oracles import (
+    Optimum,
+    OracleTable,
+    known_optimal_return,
+    optimal_returns,
+    optimal_returns_of_runs,
+    pendulum,
+    sac,
+    table,
+    trainings_missing,
+)
+from driftrl.oracles.settings import SACOracleSettings, settings_for
+from driftrl.oracles.table import StoredOracle, grid_for, render
 from driftrl.presets.tasks import TASKS
+from driftrl.records import Run, load_run
 
-OTHER = EnvironmentConfig(sim_steps=20, action_repeat=5)
 HANGING_5 = EnvironmentConfig(sim_steps=200, action_repeat=5)
-
-
-def optimum(theta: float) -> Optimum:
-    found = {"value, fine grid": -9.0, "iCEM": -10.0 * theta}
-    return Optimum(theta, -10.0 * theta, 0.5, 0.0, "iCEM", "a grid", found)
+OTHER = EnvironmentConfig(sim_steps=20, action_repeat=5)
+HOPPER = TASKS["hopper"].environment
+RECORDS = Path(__file__).parents[2] / "docs" / "records"
 
 
 class Computer:
-    """Stands in for the computation and notes what it was asked."""
+    """Replaces both computations and notes the θ it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
+        self.fails_at = math.nan
 
-    def __call__(
-        self, theta: float, environment: EnvironmentConfig, grid: Grid | None = None
-    ) -> Optimum:
+    def by_dp(self, theta: float, environment: EnvironmentConfig) -> Optimum:
+        if theta == self.fails_at:
+            raise KeyboardInterrupt
         self.asked.append(theta)
-        return optimum(theta)
+        return Optimum(theta, -10.0 * theta, 0.5, 0.0, "iCEM", "a grid", {"iCEM": -1.0})
+
+    def by_sac(
+        self,
+        task: str,
+        theta: float,
+        environment: EnvironmentConfig,
+        settings: SACOracleSettings,
+        on_trained: Callable[[], None],
+    ) -> Optimum:
+        for _ in range(settings.seeds):
+            on_trained()
+        self.asked.append(theta)
+        # 0 at θ = 2, lower elsewhere: not monotone.
+        value = -10.0 * abs(theta - 2.0)
+        return Optimum(theta, value, 1.0, 0.5, "SAC", str(settings))
 
 
 @pytest.fixture
 def computer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Computer:
     """Compute nothing, and cache into an empty directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    stand_in = Computer()
-    monkeypatch.setattr(pendulum, "optimal_return", stand_in)
-    return stand_in
+    monkeypatch.setattr(command, "prepare", lambda environment: None)
+    table._stored.cache_clear()
+    computer = Computer()
+    monkeypatch.setattr(pendulum, "optimal_return", computer.by_dp)
+    monkeypatch.setattr(sac, "optimal_return", computer.by_sac)
+    return computer
 
 
-def test_what_is_written_is_read_back() -> None:
-    tables = {OTHER: [optimum(1.0), optimum(2.5)], HANGING_5: [optimum(0.1 + 0.2)]}
-    assert parse(render(tables, {"about": "a test"})) == tables
+def sources(table: OracleTable) -> list[str]:
+    return [entry.source for entry in table.entries]
 
 
-def test_values_are_written_in_the_order_of_theta() -> None:
-    back = parse(render({OTHER: [optimum(2.0), optimum(1.0)]}, {}))
-    assert [one.theta for one in back[OTHER]] == [1.0, 2.0]
+def values(table: OracleTable) -> list[float]:
+    return [entry.value for entry in table.entries]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"\xff\xfe",
-        b'{"revision": 1}',
-        b'{"revision": 1, "tables": [{"environment": {"sim_steps": 3}}]}',
-        b'{"revision": 1, "tables": [{"environment": {"wings": 3}, "values": []}]}',
-        render({OTHER: [replace(optimum(1.0), value=float("nan"))]}, {}),
-        render({OTHER: [optimum(1.0)]}, {})[:-40],
-    ],
-)
-def test_damage_is_noticed(content: bytes) -> None:
-    with pytest.raises(CorruptFile, match="not a table of optimal returns"):
-        parse(content)
-
-
-def test_an_older_revision_is_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = render({OTHER: [optimum(1.0)]}, {})
-    monkeypatch.setattr(table, "REVISION", 2)
-    assert parse(content) == {}
-
-
-def test_theta_matches_within_1e_9_and_not_beyond() -> None:
-    optima = [optimum(0.5), optimum(1.0), optimum(4.0)]
-    assert find(optima, 0.5 - 9e-10) is optima[0]
-    assert find(optima, 0.5 + 2e-9) is None
-    assert find(optima, 4.0 + 3e-9) is optima[2]
-    assert find(optima, 4.0 + 5e-9) is None
-
-
-def test_thetas_that_differ_by_rounding_are_computed_once(computer: Computer) -> None:
-    thetas = [1.0 + math.exp(-k) for k in range(18, 40)]
-    answers = pendulum_table(thetas, OTHER)
-    assert len(answers) == len(thetas)
-    assert len(computer.asked) < len(thetas)
-    assert all(
-        table.same(one.optimum.theta, t) for one, t in zip(answers, thetas, strict=True)
-    )
-    gaps = np.diff(sorted(computer.asked))
-    assert np.all(gaps > 1e-9)
+# ---- files ---------------------------------------------------------------------------
 
 
 def test_shipped_values_need_no_computation(computer: Computer) -> None:
-    answers = pendulum_table([5.0, 0.5, 5.0], HANGING_5, lambda *_: pytest.fail())
-    assert [answer.optimum.theta for answer in answers] == [5.0, 0.5, 5.0]
-    assert {answer.source for answer in answers} == {"shipped"}
-    assert computer.asked == []
+    found = optimal_returns("pendulum", HANGING_5, [5.0, 1.0, 2.0, 5.0])
+    assert [entry.theta for entry in found.entries] == [1.0, 2.0, 5.0]
+    assert values(found) == pytest.approx([-588.155, -301.850, -99.767], abs=0.01)
+    assert set(sources(found)) == {"shipped"} and computer.asked == []
 
 
-def test_other_values_are_computed_once_and_then_cached(computer: Computer) -> None:
-    told: list[tuple[int, int]] = []
-    first = pendulum_table(
-        [1.0, 2.0, 1.0], OTHER, lambda done, total: told.append((done, total))
-    )
-    assert computer.asked == [1.0, 2.0]
-    assert told == [(0, 2), (1, 2), (2, 2)]
-    assert [answer.source for answer in first] == ["computed"] * 3
-    second = pendulum_table([2.0, 3.0], OTHER)
-    assert computer.asked == [1.0, 2.0, 3.0]
-    assert [answer.source for answer in second] == ["cached", "computed"]
-    assert [answer.optimum for answer in second] == [optimum(2.0), optimum(3.0)]
-
-
-def test_environments_do_not_share_their_values(computer: Computer) -> None:
-    others = [
-        OTHER,
-        replace(OTHER, start="random"),
-        replace(OTHER, noise_std=0.1),
-        replace(OTHER, action_repeat=4),
-        replace(OTHER, sim_steps=40),
+def test_tasks_of_one_plant_share_their_values() -> None:
+    found = [
+        optimal_returns(task, EnvironmentConfig(200, 1), [1.0, 2.0, 5.0])
+        for task in ("pendulum", "pendulum-decay")
     ]
-    assert len({cache_file(environment) for environment in others}) == len(others)
-    for environment in others:
-        assert pendulum_table([1.0], environment)[0].source == "computed"
-        assert pendulum_table([1.0], environment)[0].source == "cached"
+    assert found[0] == found[1]
+    assert values(found[0]) == pytest.approx([-580.85, -295.3, -99.6], abs=0.05)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"\x00" * 100])
-def test_a_damaged_cache_is_computed_again(computer: Computer, damage: bytes) -> None:
-    pendulum_table([1.0], OTHER)
-    cache_file(OTHER).write_bytes(damage)
-    assert pendulum_table([1.0], OTHER)[0].source == "computed"
-    assert pendulum_table([1.0], OTHER)[0].source == "cached"
-
-
-def test_a_cache_that_cannot_be_written_only_warns(
-    computer: Computer, tmp_path: Path
-) -> None:
-    (tmp_path / "driftrl").write_text("a file where the directory should be")
-    with pytest.warns(UserWarning, match="could not be cached"):
-        answers = pendulum_table([1.0], OTHER)
-    assert answers[0].optimum == optimum(1.0)
-
-
-@pytest.fixture(scope="module")
-def shipped() -> table.Tables:
-    return table.shipped_tables()
-
-
-def test_what_ships_is_complete(shipped: table.Tables) -> None:
-    """The pendulum study finds all it needs; other values are computed when asked."""
-    studied = [TASKS["pendulum"].drift(n) for n in range(1, 31)]
-    held = shipped[EnvironmentConfig(200, 5, "hanging")]
-    for theta in (*build_table.DEFAULT_THETAS, *studied):
-        assert find(held, theta)
-    fast = shipped[EnvironmentConfig(200, 1, "hanging")]
-    assert all(find(fast, theta) for theta in (1.0, 2.0, 5.0))
-
-
-def test_what_ships_is_precise_and_grows_with_the_torque(
-    shipped: table.Tables,
-) -> None:
-    for environment, optima in shipped.items():
-        values = np.array([one.value for one in optima])
-        errors = np.array([one.error for one in optima])
-        # Where one swing less begins to do (θ = 1.12, 1.47, 2.12), a grid smears the
-        # jump of J*, and its distance to what was achieved is the stated error.
-        assert np.all(errors < 0.1 * np.abs(values))
-        assert np.mean(errors < 0.05 * np.abs(values)) > 0.97
-        assert np.median(errors / np.abs(values)) < 0.01
-        slack = 1e-3 if environment.start == "hanging" else errors[1:] + errors[:-1]
-        assert np.all(np.diff(values) > -slack)
+def test_shipped_values_are_precise_and_grow_with_the_torque() -> None:
+    for repeat in (1, 5):
+        optima = StoredOracle("pendulum", EnvironmentConfig(200, repeat)).stored
+        optima = [one for one in optima if one.source == "shipped"]
+        assert len(optima) > 60
+        value = np.array([one.value for one in optima])
+        error = np.array([one.error for one in optima])
+        # Near θ = 1.12, 1.47 and 2.12, where one swing fewer suffices, J* jumps and
+        # the grid smears it.
+        assert np.all(error < 0.1 * np.abs(value))
+        assert np.median(error / np.abs(value)) < 0.01
+        assert np.all(np.diff(value) > -1e-3)
 
 
 @pytest.mark.parametrize(
     ("theta", "finest"), [(1.0, -579.3896), (2.0, -294.9453), (5.0, -99.6416)]
 )
-def test_what_ships_is_within_one_percent_of_a_far_finer_grid(
-    shipped: table.Tables, theta: float, finest: float
+def test_shipped_values_agree_with_a_much_finer_grid(
+    theta: float, finest: float
 ) -> None:
     # V on 2880 angles × 1921 speeds (720 × 961 at θ = 5, where it has converged).
-    one = find(shipped[EnvironmentConfig(200, 1, "hanging")], theta)
-    assert one is not None
-    assert abs(one.value - finest) < 0.01 * abs(finest)
-    assert abs(one.value - finest) <= one.error
-    assert one.error < 0.01 * abs(one.value)
+    one = optimal_returns("pendulum", EnvironmentConfig(200, 1), [theta]).entries[0]
+    assert abs(one.value - finest) <= one.error < 0.01 * abs(one.value)
 
 
-def test_what_ships_says_where_it_comes_from() -> None:
-    document = json.loads(table.SHIPPED.read_bytes())
-    assert len(document["commands"]) == len(document["tables"])
-    for command in document["commands"]:
-        assert command.startswith("python -m driftrl.oracles.build_table --steps 200")
-
-
-@pytest.fixture
-def few_thetas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_table, "DEFAULT_THETAS", (1.0, 2.0))
-    # The command sets the process up for JAX, which a test must not.
-    monkeypatch.setattr(build_table, "prepare", lambda environment: None)
-
-
-@pytest.mark.usefixtures("few_thetas")
-def test_the_command_builds_adds_and_repeats_nothing(
-    computer: Computer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "study", ["gp_pendulum", "mujoco_decay_rates", "mujoco_environments"]
+)
+def test_published_studies_need_no_computation(
+    study: str, computer: Computer, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.json"
-    words = ["--out", str(out), "--action-repeat", "5", "--start", "hanging"]
-    assert build_table.main(words) == 0
-    assert computer.asked == [1.0, 2.0]
-    assert build_table.main([*words, "--theta", "1.5", "2.0"]) == 0
-    assert computer.asked == [1.0, 2.0, 1.5]
-    optima = parse(out.read_bytes())[HANGING_5]
-    assert [one.theta for one in optima] == [1.0, 1.5, 2.0]
-    assert json.loads(out.read_bytes())["commands"] == [
-        "python -m driftrl.oracles.build_table --steps 200 --action-repeat 5 "
-        "--start hanging --theta 1.5"
+    with tarfile.open(RECORDS / f"{study}.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    runs = [load_run(path.parent) for path in tmp_path.rglob("episodes.jsonl")]
+    for task in {run.task for run in runs}:
+        optimal_returns_of_runs([run for run in runs if run.task == task])
+    assert computer.asked == []
+
+
+def test_values_are_computed_once_and_then_cached(computer: Computer) -> None:
+    progress: list[tuple[int, int]] = []
+    first = optimal_returns(
+        "pendulum", OTHER, [1.0, 2.0], progress=lambda *now: progress.append(now)
+    )
+    assert progress == [(0, 2), (1, 2), (2, 2)]
+    assert sources(first) == ["computed", "computed"]
+    second = optimal_returns("pendulum", OTHER, [2.0, 3.0])
+    assert computer.asked == [1.0, 2.0, 3.0]
+    assert sources(second) == ["cached", "computed"]
+    assert replace(second.entries[0], source="computed") == first.entries[1]
+
+
+def test_thetas_that_differ_by_rounding_are_computed_once(computer: Computer) -> None:
+    thetas = [1.0 + math.exp(-k) for k in range(18, 40)]
+    found = optimal_returns("pendulum", OTHER, thetas)
+    assert np.all(np.diff(computer.asked) > 1e-9)
+    for theta in thetas:
+        assert abs(found.lookup(theta).theta - theta) <= 1e-9 * max(1.0, theta)
+
+
+def test_other_systems_and_settings_do_not_share_values(computer: Computer) -> None:
+    long = settings_for("halfcheetah")
+    questions = [
+        StoredOracle("pendulum", OTHER),
+        StoredOracle("pendulum", replace(OTHER, start="random")),
+        StoredOracle("pendulum", replace(OTHER, noise_std=0.1)),
+        StoredOracle("pendulum", OTHER, by="sac"),
+        StoredOracle("pendulum-decay", OTHER, by="sac"),
+        StoredOracle("pendulum", OTHER, by="sac", settings=long),
+        StoredOracle("hopper", HOPPER),
+        StoredOracle("hopper", HOPPER, settings=replace(long, late=0.25)),
+        StoredOracle("hopper", HOPPER, settings=replace(long, sac=SACConfig())),
     ]
-    printed = capsys.readouterr().err.splitlines()
-    assert printed[0].startswith("hanging, repeat 5, 1/2: J*(1) = -10.000 ± 0.500")
+    assert len({oracle.cache_file for oracle in questions}) == len(questions)
 
 
-@pytest.mark.usefixtures("few_thetas")
-def test_an_interrupted_command_keeps_what_it_had(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b"[]", b"\xff", b'{"revision": 0, "values": []}']
+)
+def test_damaged_or_outdated_cache_is_computed_again(
+    computer: Computer, damage: bytes
 ) -> None:
-    def interrupted(theta: float, *_: object) -> Optimum:
-        if theta == 2.0:
-            raise KeyboardInterrupt
-        return optimum(theta)
+    optimal_returns("pendulum", OTHER, [1.0])
+    StoredOracle("pendulum", OTHER).cache_file.write_bytes(damage)
+    assert sources(optimal_returns("pendulum", OTHER, [1.0])) == ["computed"]
+    assert sources(optimal_returns("pendulum", OTHER, [1.0])) == ["cached"]
 
-    monkeypatch.setattr(pendulum, "optimal_return", interrupted)
-    out = tmp_path / "out.json"
+
+def test_cache_that_cannot_be_written_only_warns(
+    computer: Computer, tmp_path: Path
+) -> None:
+    (tmp_path / "driftrl").write_text("a file where the directory should be")
+    with pytest.warns(UserWarning, match="not cached"):
+        assert values(optimal_returns("pendulum", OTHER, [1.0])) == [-10.0]
+
+
+def test_interrupted_computation_keeps_finished_values(computer: Computer) -> None:
+    computer.fails_at = 2.0
     with pytest.raises(KeyboardInterrupt):
-        build_table.build(out, HANGING_5, (1.0, 2.0))
-    assert [one.theta for one in parse(out.read_bytes())[HANGING_5]] == [1.0]
-    assert os.listdir(tmp_path) == ["out.json"]
+        optimal_returns("pendulum", OTHER, [1.0, 2.0])
+    computer.fails_at = math.nan
+    found = optimal_returns("pendulum", OTHER, [1.0, 2.0])
+    assert sources(found) == ["cached", "computed"]
 
 
-@pytest.mark.usefixtures("few_thetas")
-def test_the_command_refuses_what_the_environment_refuses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+# ---- SAC: a grid, interpolation, the running maximum ---------------------------------
+
+
+@pytest.mark.parametrize(
+    ("thetas", "grid"),
+    [
+        ([0.25, 0.31, 0.38, 0.55], [0.2, 0.4, 0.6]),
+        ([0.25, 0.55], [0.25, 0.55]),
+        ([1.0, 1.0 + 1e-12, 1.05], [1.0, 1.05]),
+        ([0.61, 0.62, 0.63, 0.8, 1.2], [0.6, 0.8, 1.2]),
+    ],
+)
+def test_grid_surrounds_the_thetas(thetas: list[float], grid: list[float]) -> None:
+    assert grid_for(thetas, 0.2) == grid
+
+
+def by_sac(thetas: list[float]) -> OracleTable:
+    return StoredOracle("pendulum", OTHER, by="sac").table(thetas)
+
+
+def test_values_between_grid_points_are_interpolated(computer: Computer) -> None:
+    thetas = [1.0, 1.05, 1.1, 1.15, 1.2]  # the grid is 1.0, 1.2
+    found = by_sac(thetas)
+    assert computer.asked == [1.0, 1.2]
+    assert found.lookup(1.05).value == pytest.approx(-0.75 * 10 - 0.25 * 8)
+    assert found.lookup(1.05).error == pytest.approx(1.0 + 0.5 * 2)
+    assert found.lookup(1.05).std == 0.5
+    assert sources(found).count("interpolated") == 3
+
+
+def test_monotone_values_never_fall(computer: Computer) -> None:
+    found = by_sac([1.0, 2.0, 3.0])
+    assert values(found) == [-10.0, 0.0, 0.0]
+    assert [entry.error for entry in found.entries] == [1.0, 1.0, 10.0]
+    # The raw value is cached: without θ = 2 in the question nothing raises θ = 3.
+    again = by_sac([1.0, 3.0])
+    assert values(again) == [-10.0, -10.0] and computer.asked == [1.0, 2.0, 3.0]
+
+
+def test_known_values_are_read_without_computation(computer: Computer) -> None:
+    raw = {0.2: 100.0, 0.6: 900.0, 0.8: 850.0, 1.0: 1000.0}  # a gap at 0.4
+    path = StoredOracle("hopper", HOPPER).cache_file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(render(Optimum(theta, one, 1.0) for theta, one in raw.items()))
+    known = {0.6: 900.0, 0.8: 900.0, 0.9: 950.0, 0.4: None, 0.1: None, 1.1: None}
+    for theta, value in known.items():
+        found = known_optimal_return("hopper", theta, HOPPER)
+        assert found == (None if value is None else pytest.approx(value))
+    pendulum = TASKS["pendulum"].environment
+    found = known_optimal_return("pendulum", 2.0, pendulum)
+    assert found == pytest.approx(-301.8, abs=0.1)
+    # Dynamic programming interpolates nothing.
+    assert known_optimal_return("pendulum", 1.98765, pendulum) is None
+    assert known_optimal_return("pendulum", math.nan, pendulum) is None
+    thetas = [0.25 + 0.01 * step for step in range(60)]  # a grid of 0.2, 0.4 … 1
+    assert trainings_missing("hopper", thetas, HOPPER) == 1
+    assert trainings_missing("ant", [1.0], TASKS["ant"].environment) == 1
+    assert trainings_missing("pendulum", thetas, pendulum) == 0
+
+
+# ---- runs: the empirical floor, and where there is no oracle -------------------------
+
+TABLE = OracleTable(
+    (Optimum(0.5, 10.0, 1.0), Optimum(0.75, 20.0, 2.0), Optimum(1.0, 30.0, 3.0, 0.5)),
+    "By SAC.",
+)
+
+
+def test_floor_is_the_best_return_at_this_theta_or_a_smaller_one() -> None:
+    thetas, returns = np.array([1.0, 0.75, 0.6]), np.array([28.0, 24.0, 26.0])
+    found = TABLE.with_floor(thetas, returns, monotone=True)
+    # 26 was achieved at 0.6: it counts at 0.75, not at 0.5.
+    assert values(found) == [10.0, 26.0, 30.0]
+    assert [entry.error for entry in found.entries] == [1.0, 6.0, 3.0]
+    found = TABLE.with_floor(thetas + 1e-12, returns, monotone=False)
+    assert values(found) == [10.0, 24.0, 30.0]
+
+
+def run(
+    thetas: list[float],
+    returns: float = -500.0,
+    task: str = "pendulum",
+    **changes: object,
+) -> Run:
+    environment = {"sim_steps": 20, "action_repeat": 5, "start": "hanging"}
+    config = {"task": task, "environment": environment, **changes}
+    records = [
+        record(n, theta=theta, return_executed=0.0, return_eval=returns)
+        for n, theta in enumerate(thetas, start=1)
+    ]
+    return Run(Path("nowhere"), config, tuple(records))
+
+
+def test_trained_oracle_is_at_least_what_runs_achieved(
+    computer: Computer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["--out", str(tmp_path / "out.json"), "--action-repeat", "7"]
-    assert build_table.main(words) == InputError.exit_status
-    assert "not a multiple" in capsys.readouterr().err
+    monkeypatch.setitem(
+        TASKS, "pendulum", replace(TASKS["pendulum"], plant="halfcheetah")
+    )
+    other = run([1.0], returns=-4.0)
+    elsewhere = run([1.0], returns=99.0, extra_drifts=[{"parameter": "mass"}])
+    found = optimal_returns_of_runs([run([1.0, 2.0])], others=[other, elsewhere])
+    assert values(found) == [-4.0, 0.0]
+    with pytest.raises(InputError):
+        StoredOracle("pendulum", OTHER, by="dp")
 
 
-def test_rounding_never_claims_more() -> None:
-    exact = replace(optimum(1.0), value=-99.64162250760113, error=0.0123456789)
-    short = build_table.rounded(exact)
-    assert short.value <= exact.value
-    assert short.error >= exact.error + (exact.value - short.value)
-    assert short.value == pytest.approx(exact.value, abs=2e-6)
+def test_runs_of_different_systems_have_no_common_oracle() -> None:
+    with pytest.raises(InputError):
+        optimal_returns_of_runs([run([1.0]), run([1.0], environment={})])
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        run([math.nan]),
+        run([1.0], task="gym:CartPole-v1"),
+        run([1.0], extra_drifts=[{"parameter": "mass"}]),
+        run([1.0], environment={"wings": 2}),
+    ],
+)
+def test_table_without_oracle_is_empty_and_says_why(unknown: Run) -> None:
+    found = optimal_returns_of_runs([unknown])
+    assert not found.known and found.provenance
+    np.testing.assert_array_equal(found.column("value", np.array([1.0, 2.0])), 0.0)
+
+
+# ---- a user's J* ---------------------------------------------------------------------
+
+
+def quadratic(theta: float) -> float:
+    """J* for the tests of "module:function"."""
+    return -(theta**2)
+
+
+@pytest.mark.parametrize("oracle", [quadratic, "tests.oracles.test_table:quadratic"])
+def test_function_is_an_oracle_for_any_task(oracle: table.Oracle) -> None:
+    custom = run([3.0, 2.0, 3.0], task="gym:CartPole-v1")
+    found = optimal_returns_of_runs([custom], oracle=oracle)
+    assert [(one.theta, one.value) for one in found.entries] == [(2, -4), (3, -9)]
+
+
+def test_csv_is_interpolated_within_its_range(tmp_path: Path) -> None:
+    path = tmp_path / "best.csv"
+    path.write_text("theta,value\n1,-10\n2,-4\n")
+    found = optimal_returns("pendulum", OTHER, [1.0, 1.25, 2.0], oracle=str(path))
+    assert values(found) == [-10.0, -8.5, -4.0]
+    assert values(optimal_returns("pendulum", OTHER, [2.0], oracle=path)) == [-4.0]
+    with pytest.raises(InputError, match="needed at 2.5"):
+        optimal_returns("pendulum", OTHER, [2.5], oracle=path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "theta,value\n",
+        "theta,reward\n1,2\n",
+        "theta,value\n1,two\n",
+        "theta,value\n1\n",
+        "theta,value\n1,nan\n",
+        "theta,value\n2,0\n1,0\n",
+        "theta,value\n1,0\n1,0\n",
+    ],
+)
+def test_bad_csv_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "best.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match="best.csv"):
+        optimal_returns("pendulum", OTHER, [1.0], oracle=path)
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        "no_such_module:best",
+        "tests.oracles.test_table:nothing",
+        "tests.oracles.test_table:RECORDS",
+        "missing.csv",
+        lambda theta: math.nan,
+        lambda theta: 1 / 0,
+        lambda theta: None,
+    ],
+)
+def test_bad_oracle_is_refused(oracle: table.Oracle) -> None:
+    with pytest.raises(InputError):
+        optimal_returns("pendulum", OTHER, [1.0], oracle=oracle)
+
+
+# ---- bad questions, and the command --------------------------------------------------
+
+
+@pytest.mark.parametrize("thetas", [[], [math.nan], [1.0, math.inf]])
+def test_thetas_must_be_finite(thetas: list[float]) -> None:
+    with pytest.raises(InputError):
+        optimal_returns("pendulum", OTHER, thetas)
+
+
+def test_lookup_of_an_unknown_theta_is_refused() -> None:
+    assert TABLE.lookup(0.75 + 9e-10).value == 20.0
+    with pytest.raises(InputError, match="0.8"):
+        TABLE.lookup(0.8)
+    with pytest.raises(InputError):
+        OracleTable((Optimum(1.0, 0.0, 0.0), Optimum(1.0, 1.0, 0.0)), "twice")
+    with pytest.raises(InputError):
+        Optimum(1.0, 0.0, error=-0.1)
+
+
+def test_command_prints_the_values(
+    computer: Computer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "oracle pendulum --theta 1 --action-repeat 5 --json"
+    assert main(words.split()) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["by"] == "dp" and document["environment"]["action_repeat"] == 5
+    assert document["values"][0]["value"] == pytest.approx(-588.2, abs=0.05)
+    words = "oracle pendulum-decay --by sac --seeds 2 --theta 4 1"
+    assert main(words.split()) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split() for line in out.splitlines()[1:3]]
+    assert rows[0] == ["4", "-10.00", "10.00", "computed"]
+    assert rows[1] == ["1", "-10.00", "1.00", "computed"]
+    assert "0 of 4" in err and "4 of 4" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pendulum --seeds 2",
+        "pendulum --by sac --seeds 0",
+        "pendulum --start falling",
+        "pendulum --action-repeat 7",
+        "hopper --by dp",
+        "pendlum",
+    ],
+)
+def test_bad_input_exits_with_status_2(
+    words: str, computer: Computer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["oracle", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err and "Traceback" not in err

@@ -1,8 +1,8 @@
-"""The interface between a session and an agent.
+"""What a session asks of an agent, and what an agent is told.
 
 An agent is a few functions of a state.  The state holds everything that learning
-changes and is checkpointed whole; the agent holds its settings, and caches that do not
-affect what it returns.
+changes and goes into a checkpoint whole; the agent itself knows its settings, and may
+keep what saves it time, as long as nothing that it returns depends on it.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,39 +16,36 @@ from driftrl.types import Data, Episode, Precision, Transition
 
 Action = Float[np.ndarray, " A"]
 Carry = Any
-"""What a policy passes from one decision to the next, such as a plan."""
+"""What a policy hands from one decision to the next, such as a plan."""
 State = Any
-"""What an agent has learned so far; each agent has its own type."""
+"""What an agent knows between two episodes; each agent has a type of its own."""
 OnlineState = Any
-"""What learning within an episode passes from one step to the next."""
+"""What learning within an episode hands from one step to the next."""
 
 
 @dataclass(frozen=True)
 class LearnContext:
-    """Everything but the data that a call of ``learn`` depends on."""
+    """When a policy is learned, and from what."""
 
     episode: int
-    """Number n of the episode that the new policy will act in."""
+    """Number n of the episode that the policy will drive."""
     steps: int
-    """Decisions T per episode."""
+    """Decisions T of an episode."""
     sliding: bool = False
-    """True if the forgetting rule drops one episode at a time, like a window."""
+    """Whether data is forgotten bit by bit, as by a window, or all at once."""
     collected: int = 0
-    """Transitions of the episode that has just ended; sets the number of updates."""
+    """Transitions of the episode that has just ended: they set the rate of updates."""
     turned_over: bool = False
-    """Whether the clock of the forgetting rule has turned over: soft resets follow."""
+    """Whether the forgetting rule's clock has come round: soft resets follow it."""
     updates: int | None = None
-    """Number of updates, instead of a number derived from ``collected``."""
+    """Units of practice, where they are not to follow from ``collected``."""
     seconds: float | None = None
-    """Train for this long instead."""
+    """Time to practise for, where neither sets an end to it."""
 
 
 @dataclass(frozen=True)
 class ModelMetrics:
-    """How well a model predicted an episode before learning from it.
-
-    None for an agent without a model; see the columns of EpisodeRecord.
-    """
+    """How well a model foresaw an episode that it had not seen (see EpisodeRecord)."""
 
     model_error: float | None = None
     coverage: float | None = None
@@ -62,87 +59,80 @@ def prediction_metrics(
     epistemic_std: Float[np.ndarray, "T S"],
     aleatoric_std: Float[np.ndarray, "T S"],
 ) -> ModelMetrics:
-    """Compare predictions of an episode's next states with what happened.
-
-    Error and epistemic std are in units of the spread of the true changes.  The
-    predictive loss is −log N(x'; mean, epistemic² + aleatoric²) in nats, summed over
-    the state's dimensions, averaged over transitions.
-    """
+    """Judge predictions of an episode's next states, in units of the true changes."""
     spread = (episode.next_obs - episode.obs).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     error = np.abs(episode.next_obs - mean)
     total = np.sqrt(epistemic_std**2 + aleatoric_std**2)
-    loss = 0.5 * (error / total) ** 2 + np.log(total) + 0.5 * np.log(2.0 * np.pi)
     return ModelMetrics(
         model_error=float(np.sqrt(np.mean((error / spread) ** 2))),
         coverage=float(np.mean(error <= 2.0 * total)),
         epistemic_std=float(np.mean(np.linalg.norm(epistemic_std / spread, axis=1))),
-        predictive_loss=float(np.mean(loss.sum(axis=1))),
     )
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Acts within an episode, without learning."""
+    """What acts within an episode; it does not learn."""
 
     @property
     def weight(self) -> float:
-        """The weight λ of optimism in its objective."""
+        """λ that it was learned or plans with."""
         ...
 
     @property
-    def metrics(self) -> Mapping[str, Any]:
-        """Training metrics to record, by column of EpisodeRecord."""
+    def notes(self) -> Mapping[str, Any]:
+        """More to record about how it was learned, by column of EpisodeRecord."""
         ...
 
     def begin(self) -> Carry:
-        """Return the carry for the first decision of an episode."""
+        """Return what to carry into the first decision of an episode."""
         ...
 
     def act(
         self, obs: Float[np.ndarray, " S"], carry: Carry, *, key: Key[Array, ""]
     ) -> tuple[Action, Carry]:
-        """Return the action for ``obs``, in [−1, 1], and the next carry."""
+        """Return the action for ``obs``, in [−1, 1], and what to carry on."""
         ...
 
     def deterministic(self) -> "Policy":
-        """Return the policy without exploration noise, as it is evaluated."""
+        """Return the policy as it is judged: without what it does to explore."""
         ...
 
     def model_metrics(self, episode: Episode) -> ModelMetrics:
-        """Evaluate the model on an episode that it has not been trained on."""
+        """Judge the model on an episode it has not seen; blank if it has no model."""
         ...
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """Learns policies."""
+    """What learns policies."""
 
     @property
     def precision(self) -> Precision:
-        """The precision in which it reads data."""
+        """The precision in which it reads data: to store more would be in vain."""
         ...
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
-        """Return the state before the first episode."""
+        """Return the agent before its first episode."""
         ...
 
     def learn(
         self, state: State, data: Data, context: LearnContext, *, key: Key[Array, ""]
     ) -> State:
-        """Return the state after learning from exactly ``data``."""
+        """Return the agent after an episode, having learned from exactly ``data``."""
         ...
 
     def policy(self, state: State) -> Policy:
-        """Return the policy of a state."""
+        """Return the policy that a learned state drives."""
         ...
 
     def warm_up(self, points: int, steps: int) -> None:
-        """Compile everything for episodes of ``steps`` and up to ``points`` rows."""
+        """Compile what episodes of ``steps`` on up to ``points`` transitions need."""
         ...
 
     def begin_online(self, retained: Callable[[], Data]) -> OnlineState | None:
-        """Return what learning within an episode needs; None if it does not."""
+        """Return what learning within an episode needs; None if it waits."""
         ...
 
     def observe(
@@ -153,5 +143,5 @@ class Agent(Protocol):
         *,
         key: Key[Array, ""],
     ) -> tuple[State, OnlineState]:
-        """Learn from one transition; called only if ``begin_online`` is not None."""
+        """Learn within an episode, if ``begin_online`` returned a online."""
         ...

@@ -1,7 +1,5 @@
 """Recorded runs, and all that has to be said of them before they are compared."""
 
-import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
@@ -9,16 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import driftrl
-from driftrl.cli.progress import oracle_progress
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict
 from driftrl.errors import InputError, counted
-from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
-    from driftrl.oracles.values import OracleTable
     from driftrl.records import Run
-    from driftrl.results.comparison import Comparison
     from driftrl.results.reading import Reading
 
 
@@ -91,7 +85,7 @@ def announce_trainings(runs: "Sequence[Run]", directory: Path) -> None:
         runs: Runs of one problem.
         directory: Where they lie, for the command that does without.
     """
-    from driftrl.oracles.known import trainings_missing
+    from driftrl.oracles import trainings_missing
 
     environment = from_dict(EnvironmentConfig, runs[0].config.get("environment", {}))
     thetas = {record.theta for run in runs for record in run.records}
@@ -116,46 +110,3 @@ def unknown_environment(runs: "Sequence[Run]") -> str:
             name = run.directory.resolve().name
             return f"J* is not known for the environment of {name}: {error}"
     return ""
-
-
-def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
-    """Compare the recorded runs of a directory, with the oracle where there is one.
-
-    Nobody's own machine is made for that: its records are enough.
-
-    Args:
-        directory: Directory of a study or of a single run.
-        returns_only: Ask no oracle, for one that must be trained takes its time.
-    """
-    prepare(os.environ)
-    from driftrl.oracles.values import OracleTable
-    from driftrl.results.comparison import compare_problems
-
-    found = recorded_runs(directory)
-
-    def oracle(runs: "Sequence[Run]") -> "OracleTable":
-        reason = "" if not returns_only else "J* was not asked for."
-        reason = _without_oracle(runs) or reason
-        if reason:
-            return OracleTable((), reason, known=False)
-        from driftrl.oracles.lookup import oracle_of_runs
-
-        announce_trainings(runs, directory)
-        with oracle_progress() as tell:
-            return oracle_of_runs(runs, tell, shown=found.runs)
-
-    return compare_problems(found.runs, oracle, found.notes)
-
-
-def _without_oracle(runs: "Sequence[Run]") -> str:
-    """Return why there can't be an oracle for runs, or nothing if there can."""
-    from driftrl.envs.custom import is_custom
-    from driftrl.oracles.values import NO_ORACLE
-
-    thetas = [record.theta for run in runs for record in run.records]
-    # A robot need not tell θ, even if it is the twin of a task of ours.
-    if is_custom(runs[0].task) or not all(map(math.isfinite, thetas)):
-        return NO_ORACLE.provenance
-    if any(run.config.get("extra_drifts") for run in runs):
-        return "There is no oracle where more than one parameter drifts."
-    return unknown_environment(runs)

@@ -131,9 +131,9 @@ class _Optima:
         environment = self._environments[run.name]
         if environment is None:
             return None
-        from driftrl.oracles.known import known_optimum
+        from driftrl.oracles import known_optimal_return
 
-        return known_optimum(run.task, run.theta, environment)
+        return known_optimal_return(run.task, run.theta, environment)
 
 
 def _environment(config: Mapping[str, Any]) -> EnvironmentConfig | None:

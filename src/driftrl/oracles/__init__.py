@@ -1,1 +1,21 @@
-"""Optimal returns J*(θ), each with how it was found and how far off it may be."""
+"""Optimal returns J*(θ), each with its source and error."""
+
+from driftrl.oracles.table import (
+    Optimum,
+    Oracle,
+    OracleTable,
+    known_optimal_return,
+    optimal_returns,
+    optimal_returns_of_runs,
+    trainings_missing,
+)
+
+__all__ = [
+    "Optimum",
+    "Oracle",
+    "OracleTable",
+    "known_optimal_return",
+    "optimal_returns",
+    "optimal_returns_of_runs",
+    "trainings_missing",
+]

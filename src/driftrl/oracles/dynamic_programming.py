@@ -1,16 +1,16 @@
-"""Dynamic programming for the pendulum: V_k(φ, ω), the best return of k decisions.
+"""Dynamic programming for the pendulum: V_k(φ, ω), the best return of k steps.
 
-Backward over the number k of decisions that are left, on a grid of states::
+Backward over the number k of steps that are left, on a grid of states::
 
     V_0(s)     = 0
     V_{k+1}(s) = max_{a ∈ [−1, 1]}  r(s, a, θ) + V_k(f(s, a, θ))
 
-where f and r hold the action for ``repeat`` time steps.  With process noise w after
-each decision V_k(f) becomes its expectation, E[V_k(f + w)].
+where f and r hold the action for ``repeat`` simulator steps.  With process noise w
+after each step V_k(f) becomes its expectation, E[V_k(f + w)].
 
 Between the points of the grid V is interpolated by cubic convolution, limited to the
 values at the corners of the cell: V has cliffs, beside which a plain cubic overshoots,
-and the maximum over actions would gather the overshoots up.  The pendulum is symmetric,
+and the maximum over actions would collect the overshoots.  The pendulum is symmetric,
 V(φ, ω) = V(−φ, −ω), so only φ ≥ 0 is computed.  θ is an argument of the compiled
 program, the grid is not.
 """
@@ -25,7 +25,6 @@ from jaxtyping import Array, Float
 
 from driftrl.envs.pendulum import MAX_SPEED, PendulumState, Scalar, repeated_step
 from driftrl.errors import require
-from driftrl.oracles.trajectory import Trajectory
 
 Padded = Float[Array, "P_padded W_padded"]
 """A table with a margin, as ``pad`` makes it."""
@@ -34,9 +33,22 @@ TURN = 2.0 * jnp.pi
 SEARCHED_ACTIONS = 101  # by the greedy policy: one state at a time, so it may be finer
 
 
+class Trajectory(NamedTuple):
+    """Actions, the states in which they were taken, and their return.
+
+    States are kept because replayed actions alone would drop the pendulum: upright is
+    unstable, and rounding errors grow.
+    """
+
+    actions: Float[Array, "*B D"]
+    states: PendulumState
+    """Angles and speeds, each of the shape of ``actions``."""
+    value: Float[Array, "*B"]
+
+
 @dataclass(frozen=True)
 class Grid:
-    """How finely angles, speeds and actions are cut."""
+    """Numbers of angles, speeds and actions."""
 
     angles: int
     """Points of a full turn; even, so that upright and hanging are among them."""
@@ -70,9 +82,9 @@ class Grid:
 
 
 def pad(table: Float[Array, "P W"]) -> Float[Array, "P+3 W+2"]:
-    """Surround a table with what interpolation needs beyond its edges.
+    """Add the margin that interpolation needs.
 
-    Angles continue around the turn; speeds by the parabola through the last three.
+    Angles are periodic; speeds follow the parabola through the last three.
     """
     low = 3.0 * table[:, :1] - 3.0 * table[:, 1:2] + table[:, 2:3]
     high = 3.0 * table[:, -1:] - 3.0 * table[:, -2:-1] + table[:, -3:-2]
@@ -206,19 +218,19 @@ class Values(NamedTuple):
     whole: Float[Array, "P W"]
     """V_D, the best expected return of the whole episode."""
     rest: Float[Array, "D P W"]
-    """V_0 … V_{D−1}, each expected over the noise: what a decision leaves to gain."""
+    """V_0 … V_{D−1}, each expected over the noise: the return after a step."""
 
 
-@partial(jax.jit, static_argnames=("grid", "repeat", "decisions"))
+@partial(jax.jit, static_argnames=("grid", "repeat", "steps"))
 def value_tables(
     theta: Scalar,
     noise_std: Scalar | None = None,
     *,
     grid: Grid,
     repeat: int,
-    decisions: int,
+    steps: int,
 ) -> Values:
-    """Return V_0 … V_D for D decisions, in the precision of θ."""
+    """Return V_0 … V_D for D steps, in the precision of θ."""
     actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
     states = _half_turn(grid, theta.dtype)
     advance = partial(repeated_step, theta=theta, repeat=repeat)
@@ -232,7 +244,7 @@ def value_tables(
         return _backup(table, transitions, theta, grid, repeat), table
 
     nothing = jnp.zeros((grid.angles, grid.speeds), theta.dtype)
-    return Values(*jax.lax.scan(body, nothing, None, length=decisions))
+    return Values(*jax.lax.scan(body, nothing, None, length=steps))
 
 
 def greedy_action(
@@ -265,13 +277,13 @@ def greedy_rollouts(
     Args:
         tables: V_0 … V_{D−1}, as in ``Values.rest``.
         starts: The B states in which the episodes begin.
-        forced: Actions to take instead of the greedy ones; NaN leaves the choice.
-        noise: What is added to angle and speed after each decision.
+        forced: Actions to take instead of the greedy ones; NaN means greedy.
+        noise: Added to angle and speed after each step.
         theta: Torque of the full action, in the precision of the rollout.
-        repeat: Time steps that an action is held.
+        repeat: Simulator steps for which an action is held.
 
     Returns:
-        The B episodes.  Their returns are no more than optimal, whatever the tables.
+        The B episodes.  Their returns are lower bounds of the optimum.
     """
 
     def decide(
@@ -287,7 +299,7 @@ def greedy_rollouts(
         after = PendulumState(after.angle + noise[:, 0], speed)
         return after, (actions, states, rewards)
 
-    by_decision = (tables[::-1], forced.T, jnp.moveaxis(noise, 1, 0))
-    _, (actions, states, rewards) = jax.lax.scan(decide, starts, by_decision)
+    by_step = (tables[::-1], forced.T, jnp.moveaxis(noise, 1, 0))
+    _, (actions, states, rewards) = jax.lax.scan(decide, starts, by_step)
     states = PendulumState(states.angle.T, states.speed.T)
     return Trajectory(actions.T, states, rewards.sum(axis=0))

@@ -2,13 +2,11 @@
 
 From the hanging start, without noise, an episode is one deterministic optimisation.
 Dynamic programming gives a value V near the optimum, from either side, and a policy;
-iCEM plans on the true dynamics without it; episodes of both are polished to local
-optima.  ``value`` is the best return that was *achieved*, which the optimum cannot be
-below, and::
+iCEM plans without it; episodes of both are refined to local optima.  ``value`` is the
+best return *achieved*, a lower bound of the optimum, and::
 
     error = |V − value| + |V − V_coarse|
 
-says how far dynamic programming is from it, and by how much V changes with its grid.
 With random starts or process noise, returns are means over episodes, and ``error``
 includes twice their standard error.
 """
@@ -25,27 +23,25 @@ from driftrl.envs.pendulum import HANGING, PendulumState
 from driftrl.errors import require
 from driftrl.oracles.dynamic_programming import (
     Grid,
+    Trajectory,
     Values,
     greedy_rollouts,
     interpolate,
     pad,
     value_tables,
 )
-from driftrl.oracles.optimum import Optimum
-from driftrl.oracles.planning import planned_episodes
-from driftrl.oracles.polish import polish
-from driftrl.oracles.trajectory import Trajectory
+from driftrl.oracles.table import Optimum
+from driftrl.oracles.trajectory_optimization import plan_episodes, refine
 
-STARTS = ("hanging", "random")
 START_RANGE = (np.pi, 1.0)  # random: uniform in ± this angle and speed (Pendulum-v1)
-PUSHES = range(0, 31, 2)  # time steps of full torque that break the symmetry of hanging
-VARIED_ROUNDS = 2  # of varying the best actions, in search of a better optimum nearby
+PUSHES = range(0, 31, 2)  # simulator steps of full torque, to break the symmetry
+VARIED_ROUNDS = 2  # of disturbing the best actions, in search of a better optimum
 EPISODES = 512  # over which a mean return is taken; four times as many if noisy
-LEAST_ERROR = 1e-4  # relative: polishing and single precision promise no more
+LEAST_ERROR = 1e-4  # relative: refinement and single precision promise no more
 
 
 class _Solution(NamedTuple):
-    """The problem at one θ, and what dynamic programming says of it."""
+    """The problem at one θ and its value by dynamic programming."""
 
     theta: float
     environment: EnvironmentConfig
@@ -58,8 +54,8 @@ class _Solution(NamedTuple):
 def default_grid(repeat: int) -> Grid:
     """Return the grid with which J*(θ) is computed in seconds.
 
-    Without repetition most decisions move the pendulum by less than a cell, which blurs
-    V more than anything else: more angles, then, but half the actions are enough.
+    Without repetition most steps move the pendulum by less than a cell, which blurs V
+    most: that takes more angles, but half the actions are enough.
     """
     return Grid(720, 481, 11) if repeat == 1 else Grid(360, 481, 21)
 
@@ -71,11 +67,6 @@ def optimal_return(
     require(
         bool(np.isfinite(theta)) and theta >= 0,
         f"The pendulum's torque θ must be a number of at least 0, received {theta!r}.",
-    )
-    require(
-        environment.start in STARTS,
-        f"The pendulum has no start {environment.start!r}; "
-        f"environment.start may be {' or '.join(STARTS)}.",
     )
     solution = _solve(
         theta, environment, grid or default_grid(environment.action_repeat)
@@ -95,7 +86,7 @@ def _solve(theta: float, environment: EnvironmentConfig, grid: Grid) -> _Solutio
             jnp.float32(noise_std) if noise_std > 0 else None,
             grid=grid,
             repeat=environment.action_repeat,
-            decisions=environment.steps,
+            steps=environment.steps,
         )
 
     coarse = tables(grid.coarsened()).whole
@@ -148,8 +139,8 @@ def _from_hanging(
 def _pushes(environment: EnvironmentConfig) -> Float[np.ndarray, "B D"]:
     """Return forced actions: full torque for some time, then the policy's choice.
 
-    At the hanging start both directions are equally good, V has a crease there, and a
-    policy that follows an interpolated V lingers at it.
+    Both directions are equally good at the hanging start, where V has a crease, and a
+    policy that follows an interpolated V hesitates there.
     """
     lengths = sorted({steps // environment.action_repeat for steps in PUSHES})
     later = np.arange(environment.steps)[None, :] >= np.array(lengths)[:, None]
@@ -161,12 +152,12 @@ def _variations(
 ) -> Float[np.ndarray, "B D"]:
     """Return forced actions: beginnings of ``actions``, most of them disturbed."""
     stream = np.random.default_rng(seed)
-    decisions = len(actions)
+    steps = len(actions)
     forced = np.full_like(like, np.nan)
     for index, row in enumerate(forced):
-        length = int(stream.integers(1, decisions // 2 + 2))
+        length = int(stream.integers(1, steps // 2 + 2))
         held = int(stream.integers(1, 6))
-        noise = np.repeat(stream.normal(size=decisions), held)[:length]
+        noise = np.repeat(stream.normal(size=steps), held)[:length]
         strength = (0.0, 0.1, 0.3, 1.0)[index % 4]
         row[:length] = np.clip(actions[:length] + strength * noise, -1.0, 1.0)
     return forced
@@ -179,34 +170,34 @@ def _best(episodes: list[Trajectory]) -> Trajectory:
 def _best_episode(solution: _Solution) -> Optimum:
     """Find the best noise-free episode from the hanging start."""
     theta, environment = solution.theta, solution.environment
-    repeat, decisions = environment.action_repeat, environment.steps
+    repeat = environment.action_repeat
 
-    def polished(episodes: list[Trajectory]) -> Trajectory:
-        return _best([polish(episode, theta, repeat) for episode in episodes])
+    def refined(episodes: list[Trajectory]) -> Trajectory:
+        return _best([refine(episode, theta, repeat) for episode in episodes])
 
     pushes = _pushes(environment)
     followed = _from_hanging(solution, pushes)
-    planned = planned_episodes(HANGING, theta, repeat=repeat, decisions=decisions)
-    found = {
+    planned = plan_episodes(HANGING, theta, repeat=repeat, steps=environment.steps)
+    episodes = {
         "greedy policy": _best(followed),
         "iCEM": _best(planned),
-        "greedy policy, polished": polished(followed),
-        "iCEM, polished": polished(planned),
+        "greedy policy, refined": refined(followed),
+        "iCEM, refined": refined(planned),
     }
-    best = _best([*found.values()])
+    best = _best([*episodes.values()])
     for seed in range(VARIED_ROUNDS):
         forced = _variations(np.asarray(best.actions), pushes, seed)
-        best = _best([best, polished(_from_hanging(solution, forced))])
-    found["variations, polished"] = best
-    achieved = {name: float(episode.value) for name, episode in found.items()}
-    return _judge(solution, np.array([HANGING]), achieved)
+        best = _best([best, refined(_from_hanging(solution, forced))])
+    episodes["variations, refined"] = best
+    achieved = {name: float(episode.value) for name, episode in episodes.items()}
+    return _conclude(solution, np.array([HANGING]), achieved)
 
 
-def _judge(
+def _conclude(
     solution: _Solution,
     starts: Float[np.ndarray, "N 2"],
     achieved: dict[str, float],
-    spread: float = 0.0,
+    std: float = 0.0,
     statistical_error: float = 0.0,
 ) -> Optimum:
     """Take the best of what was achieved and compare it with V."""
@@ -219,10 +210,10 @@ def _judge(
         theta=solution.theta,
         value=value,
         error=max(error, LEAST_ERROR * abs(value)),
-        spread=spread,
+        std=std,
         method=method,
-        grid=str(solution.grid),
-        found={"value, fine grid": fine, "value, coarse grid": coarse, **achieved},
+        effort=str(solution.grid),
+        candidates={"value, fine grid": fine, "value, coarse grid": coarse, **achieved},
     )
 
 
@@ -239,10 +230,10 @@ def _starts(start: str, count: int) -> Float[np.ndarray, "N 2"]:
 def _returns(
     solution: _Solution, starts: Float[np.ndarray, "N 2"]
 ) -> Float[np.ndarray, " N"]:
-    """Return what is achieved in one episode from each start.
+    """Return the achieved return from each start.
 
-    Without noise an episode can be known in advance, so the best of several may be
-    taken: the greedy policy's, and the same after a push in either direction.
+    Without noise the best of several episodes counts: that of the greedy policy, and
+    the same after a push in either direction.
     """
     environment = solution.environment
     free = np.full((len(starts), environment.steps), np.nan)
@@ -259,9 +250,9 @@ def _returns(
 
 
 def _mean_episode(solution: _Solution) -> Optimum:
-    """Take the mean over starts and noise.
+    """Return the mean over starts and noise.
 
-    V is known at every start, so only V − return has to be averaged over episodes.
+    V is known at every start, so only V − return is averaged over episodes.
     """
     environment = solution.environment
     sampled = _starts(environment.start, EPISODES * (4 if environment.noise_std else 1))
@@ -269,10 +260,10 @@ def _mean_episode(solution: _Solution) -> Optimum:
     gaps = _values_at(solution.fine.whole, sampled) - returns
     many = _starts(environment.start, 64 * EPISODES)
     value = float(_values_at(solution.fine.whole, many).mean() - gaps.mean())
-    return _judge(
+    return _conclude(
         solution,
         many,
         {"greedy policy": value},
-        spread=float(returns.std(ddof=1)),
+        std=float(returns.std(ddof=1)),
         statistical_error=2.0 * float(gaps.std(ddof=1)) / len(gaps) ** 0.5,
     )

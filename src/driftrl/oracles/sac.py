@@ -1,21 +1,21 @@
-"""J*(θ) by soft actor-critic: what a model-free learner achieves on the frozen system.
+"""J*(θ) by soft actor-critic on the frozen system, for any task.
 
-For any task.  A training collects with the drawn policy and learns in between; at
-intervals the deterministic policy is evaluated.  Of the late evaluations the best one
-names the policy of the training, and of several trainings the best one counts::
+A training collects with the stochastic policy and learns in between; at intervals the
+deterministic policy is evaluated.  The best late evaluation selects the policy of a
+training, and the best of several trainings counts::
 
     J*(θ) ≈ max_seeds J(π_seed, θ),    π_seed = argmax_{late π} Ĵ(π, θ)
 
-J is measured on fresh episodes, so that a policy chosen for a lucky Ĵ gains nothing.
-
-An oracle need not be fair: it starts its training episodes wherever the task can start
-one, not only where the return is asked for.  A learner that always starts hanging often
+J is measured on fresh episodes, so that a lucky Ĵ gains nothing.  Training episodes
+start wherever the task can start one: a learner that always starts hanging often
 settles on one swing too many.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+import gymnasium
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
@@ -28,21 +28,22 @@ from driftrl.envs.drifting import freeze
 from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault
 from driftrl.models.networks import MLP
-from driftrl.oracles.collector import Action, Collector, starting_everywhere
-from driftrl.oracles.optimum import Optimum
-from driftrl.oracles.sac_settings import SACOracleSettings
-from driftrl.training.loop import Env
+from driftrl.oracles.settings import SACOracleSettings
+from driftrl.oracles.table import Optimum
 from driftrl.training.streams import Purpose, integer_for, key_for
+from driftrl.types import Data
 
-METHOD = "SAC"
+Env = gymnasium.Env[np.ndarray, np.ndarray]
+Action = Float[np.ndarray, " A"]
+
 _STANDARD_ERRORS = 2.0
-# Places of the evaluation stream: the same starts for all policies of a training, so
-# that they are compared fairly, and others to judge the one that was chosen.
-_COMPARING, _JUDGING = 0, 1
+# Numbers within the evaluation stream: all policies of a training are compared on the
+# same starts, and the selected one is tested on others.
+_COMPARING, _TESTING = 0, 1
 
 
 class Training(NamedTuple):
-    """What one seed achieved."""
+    """Result of one seed."""
 
     late: tuple[float, ...]
     """The late evaluations, in their order."""
@@ -55,17 +56,15 @@ def optimal_return(
     theta: float,
     environment: EnvironmentConfig,
     settings: SACOracleSettings,
-    trained: Callable[[], None] = lambda: None,
+    on_trained: Callable[[], None] = lambda: None,
 ) -> Optimum:
-    """Return the best that trainings of several seeds achieve on the task at θ.
-
-    ``trained`` is called after each of them.
-    """
+    """Return the best that trainings of several seeds achieve on the task at θ."""
     trainings = []
     for seed in range(settings.seeds):
-        one = train(task_named(task), theta, environment, settings, seed=seed)
-        trainings.append(one)
-        trained()
+        trainings.append(
+            train(task_named(task), theta, environment, settings, seed=seed)
+        )
+        on_trained()
     return conclude(theta, trainings, settings)
 
 
@@ -74,29 +73,28 @@ def conclude(
 ) -> Optimum:
     """Return the best training as an optimum with its error.
 
-    The error is how far below the best the middle one of the trainings lies, or the
-    middle one of the best training's late evaluations, or a share of the value: the
-    largest of the three.  Where returns scatter, two standard errors of their mean are
-    added.
+    The error is the larger of: the best minus the median training; the best minus the
+    median late evaluation of the best training; and ``least_error``.  Twice the
+    standard error of the tested returns is added.
     """
     values = [float(np.mean(training.returns)) for training in trainings]
     best = int(np.argmax(values))
     late, returns = trainings[best]
-    spread, middle = float(np.std(returns)), float(np.median(late))
+    std, median = float(np.std(returns)), float(np.median(late))
     doubt = max(
         values[best] - float(np.median(values)),
-        max(late) - middle,
+        max(late) - median,
         settings.least_error * abs(values[best]),
     )
-    found = {f"seed {seed}": value for seed, value in enumerate(values)}
+    candidates = {f"seed {seed}": value for seed, value in enumerate(values)}
     return Optimum(
         theta=theta,
         value=values[best],
-        error=doubt + _STANDARD_ERRORS * spread / len(returns) ** 0.5,
-        spread=spread,
-        method=METHOD,
-        grid=str(settings),
-        found={**found, "value, middle of the late": middle},
+        error=doubt + _STANDARD_ERRORS * std / len(returns) ** 0.5,
+        std=std,
+        method="SAC",
+        effort=str(settings),
+        candidates={**candidates, "median late evaluation": median},
     )
 
 
@@ -110,11 +108,11 @@ def train(
 ) -> Training:
     """Train one policy on the frozen task and return what it achieved."""
     sizes = task.sizes(environment)
-    envs = starting_everywhere(task, theta, environment)
-    collector = Collector(envs, sizes, settings.decisions, seed=seed)
-    evenly = np.random.default_rng(integer_for(seed, Purpose.ACTING))
+    envs = frozen_envs(task, theta, environment)
+    collector = Collector(envs, sizes, settings.steps, seed=seed)
+    uniform = np.random.default_rng(integer_for(seed, Purpose.ACTING))
     collector.collect(
-        settings.random_decisions, lambda obs, number: evenly.uniform(-1, 1, sizes[1])
+        settings.random_steps, lambda obs, number: uniform.uniform(-1, 1, sizes[1])
     )
     env = freeze(task.name, theta, environment)
     state = sac.init(*sizes, settings.sac, key=key_for(seed, Purpose.LEARNING, 0))
@@ -122,9 +120,9 @@ def train(
     best = state.actor
     for number in range(1, settings.evaluations + 1):
         key = key_for(seed, Purpose.ACTING, number)
-        chosen = drawing(state.actor, settings.evaluate_every, key=key)
-        collector.collect(settings.evaluate_every, chosen)
-        replay = make_replay(collector.data, settings.decisions)
+        policy = stochastic_policy(state.actor, settings.evaluate_every, key=key)
+        collector.collect(settings.evaluate_every, policy)
+        replay = make_replay(collector.data, settings.steps)
         state, _ = sac.train(
             state,
             replay.data,
@@ -134,32 +132,94 @@ def train(
             key=key_for(seed, Purpose.LEARNING, number),
         )
         if number > settings.evaluations - settings.late_evaluations:
-            places = [(seed, _COMPARING, one) for one in range(settings.episodes)]
-            value = float(np.mean(rollouts(state.actor, env, places)))
+            streams = [(seed, _COMPARING, one) for one in range(settings.episodes)]
+            value = float(np.mean(rollouts(state.actor, env, streams)))
             best = state.actor if not late or value > max(late) else best
             late.append(value)
-    places = [(seed, _JUDGING, one) for one in range(settings.judging_episodes)]
-    return Training(tuple(late), rollouts(best, env, places))
+    streams = [(seed, _TESTING, one) for one in range(settings.test_episodes)]
+    return Training(tuple(late), rollouts(best, env, streams))
 
 
-def drawing(
-    actor: MLP, decisions: int, *, key: Key[Array, ""]
+def frozen_envs(task: Task, theta: float, environment: EnvironmentConfig) -> list[Env]:
+    """Return the frozen task with its own start, then with every other start."""
+    others = [start for start in task.starts if start != environment.start]
+    return [
+        freeze(task.name, theta, replace(environment, start=start))
+        for start in (environment.start, *others)
+    ]
+
+
+class Collector:
+    """Steps through episodes of environments in turn, and stores the transitions."""
+
+    def __init__(
+        self, envs: Sequence[Env], sizes: tuple[int, int], capacity: int, *, seed: int
+    ) -> None:
+        states, actions = sizes
+        self._envs, self._seed = envs, seed
+        self._episodes = self._size = 0
+        self._data = Data(
+            obs=np.zeros((capacity, states)),
+            actions=np.zeros((capacity, actions)),
+            rewards=np.zeros(capacity),
+            next_obs=np.zeros((capacity, states)),
+            terminated=np.zeros(capacity, bool),
+        )
+        self._begin()
+
+    def collect(
+        self, steps: int, policy: Callable[[Float[np.ndarray, " S"], int], Action]
+    ) -> None:
+        """Take more steps with the actions ``policy(obs, number)``."""
+        data = self._data
+        for number in range(steps):
+            action = policy(self._obs, number)
+            next_obs, reward, terminated, truncated, _ = self._env.step(action)
+            row = self._size
+            data.obs[row], data.actions[row] = self._obs, action
+            data.rewards[row], data.next_obs[row] = reward, next_obs
+            data.terminated[row] = terminated
+            self._size += 1
+            self._obs = next_obs
+            if terminated or truncated:
+                self._begin()
+
+    @property
+    def data(self) -> Data:
+        """All transitions so far."""
+        rows, data = slice(self._size), self._data
+        return Data(
+            data.obs[rows],
+            data.actions[rows],
+            data.rewards[rows],
+            data.next_obs[rows],
+            data.terminated[rows],
+        )
+
+    def _begin(self) -> None:
+        self._env = self._envs[self._episodes % len(self._envs)]
+        seed = integer_for(self._seed, Purpose.ENVIRONMENT, self._episodes)
+        self._obs, _ = self._env.reset(seed=seed)
+        self._episodes += 1
+
+
+def stochastic_policy(
+    actor: MLP, steps: int, *, key: Key[Array, ""]
 ) -> Callable[[Float[np.ndarray, " S"], int], Action]:
-    """Return the policy that draws its actions, for so many decisions."""
-    keys = jax.random.split(key, decisions)
+    """Return the stochastic policy for a number of steps."""
+    keys = jax.random.split(key, steps)
     return lambda obs, number: _action(actor, obs, keys[number])
 
 
 def rollouts(
-    actor: MLP, env: Env, places: Sequence[tuple[int, int, int]]
+    actor: MLP, env: Env, streams: Sequence[tuple[int, int, int]]
 ) -> tuple[float, ...]:
-    """Return the returns of the deterministic policy from the starts of ``places``."""
-    return tuple(_rollout(actor, env, place) for place in places)
+    """Return the returns of the deterministic policy, an episode for each stream."""
+    return tuple(_rollout(actor, env, *stream) for stream in streams)
 
 
-def _rollout(actor: MLP, env: Env, place: tuple[int, int, int]) -> float:
-    seed, *rest = place
-    obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, *rest))
+def _rollout(actor: MLP, env: Env, seed: int, purpose: int, number: int) -> float:
+    obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, purpose, number))
     total, over = 0.0, False
     while not over:
         obs, reward, terminated, truncated, _ = env.step(_action(actor, obs, None))
@@ -167,8 +227,8 @@ def _rollout(actor: MLP, env: Env, place: tuple[int, int, int]) -> float:
         over = terminated or truncated
     if not np.isfinite(total):
         raise EnvironmentFault(
-            f"An episode of the SAC oracle returned {total}: the environment's reward "
-            "or the policy that was trained on it is not finite."
+            f"An episode of the SAC oracle returned {total}: the reward or the trained "
+            "policy is not finite."
         )
     return total
 

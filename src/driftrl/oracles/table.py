@@ -1,206 +1,617 @@
-"""Known optima, in files: shipped with the package, or cached by the user.
+"""J*(θ), the best expected return of an episode at θ, with its source and error.
 
-All files are JSON of one form (``render``): for each environment its values of θ with
-J*(θ), error and what every method found.  ``pendulum_table`` computes and caches a θ
-that is in none of them.  It interpolates nothing: dynamic programming is quick, and J*
-has jumps in its slope where another swing becomes necessary.
+``optimal_returns`` answers for a list of θ.  The values come from, in this order: the
+user (a function or a CSV file), the files shipped with driftrl, the user's cache, and a
+computation, which is cached.  A task with dynamic programming (the pendulum) computes
+each θ.  For any other task SAC is trained on a grid of θ with linear interpolation in
+between, and J* is at least the best return that a run has achieved.
+
+Nothing here imports JAX until a value has to be computed.
 """
 
+import csv
 import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import driftrl
+import numpy as np
+from jaxtyping import Float, Int
+
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.toml import from_dict
-from driftrl.errors import CorruptFile, InputError
-from driftrl.io import write_atomically
-from driftrl.oracles.optimum import Optimum
-from driftrl.training.process import cache_directory
+from driftrl.envs.custom import is_custom
+from driftrl.envs.tasks import task_named
+from driftrl.errors import DriftrlError, InputError, require
+from driftrl.io import cache_directory, write_atomically
+from driftrl.oracles.settings import SACOracleSettings, settings_for
+from driftrl.plugins import load_object
+from driftrl.records import Run
 
-REVISION = 1  # raised whenever the same question would get a different answer
-SHIPPED = Path(__file__).with_name("pendulum.json")
-SAME_THETA = 1e-9  # relative above 1, absolute below, as in ``OracleTable``
+REVISION = 2
+"""Raised whenever the same question would get a different answer."""
+SHIPPED = Path(__file__).with_name("shipped")
+SAME_THETA = 1e-9  # relative above 1, absolute below: θ after a trip through a file
+_DYNAMIC_PROGRAMMING = ("pendulum",)  # plants
 
-Tables = dict[EnvironmentConfig, list[Optimum]]
+By = Literal["dp", "sac"]
+"""Dynamic programming, for plants that have it, or soft actor-critic, for any task."""
+Source = Literal["shipped", "cached", "computed", "interpolated", "given"]
 Progress = Callable[[int, int], None]
-Source = Literal["shipped", "cached", "computed", "interpolated"]
+"""Called with the finished and the total number of computations."""
+Oracle = Callable[[float], float] | str | Path
+"""A user's J*: a function of θ, "module:function", or a CSV file (theta, value)."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An optimum and where it was found."""
+class Optimum:
+    """The best expected return at one θ, and how it was obtained."""
 
-    optimum: Optimum
-    source: Source
+    theta: float
+    value: float
+    """J*(θ): the best return that was achieved."""
+    error: float
+    """Largest believed difference between ``value`` and the true optimum."""
+    std: float = 0.0
+    """Standard deviation of the return of one episode, over starts and noise."""
+    method: str = ""
+    effort: str = ""
+    """The finest grid of dynamic programming, or the trainings of SAC."""
+    candidates: Mapping[str, float] = field(default_factory=dict)
+    """Result of each method that was tried."""
+    source: Source = "given"
+
+    def __post_init__(self) -> None:
+        numbers = (self.theta, self.value, self.error, self.std)
+        require(
+            all(map(math.isfinite, numbers)) and min(self.error, self.std) >= 0,
+            "J*(θ) must be finite, with an error and a std of at least 0; received "
+            f"(θ, J*, error, std) = {numbers}.",
+        )
 
 
-def same(first: float, second: float) -> bool:
-    """Say whether two θ are one, but for rounding."""
+@dataclass(frozen=True)
+class OracleTable:
+    """J*(θ) for the values of θ that occur; empty if J* is unknown."""
+
+    entries: tuple[Optimum, ...]
+    provenance: str
+    """How the values were obtained, or why there are none."""
+
+    def __post_init__(self) -> None:
+        thetas = [entry.theta for entry in self.entries]
+        require(len(set(thetas)) == len(thetas), f"θ is repeated in {sorted(thetas)}.")
+
+    @property
+    def known(self) -> bool:
+        """Whether J* is known."""
+        return bool(self.entries)
+
+    def lookup(self, theta: float) -> Optimum:
+        """Return the entry of θ, which must be in the table."""
+        return self.entries[int(self.locate(np.array([theta]))[0])]
+
+    def locate(self, thetas: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+        """Return the index in ``entries`` of each θ."""
+        known = np.array([entry.theta for entry in self.entries])
+        order = np.argsort(known)
+        ordered = known[order]
+        right = np.searchsorted(ordered, thetas).clip(0, len(known) - 1)
+        left = (right - 1).clip(0)
+        right_is_nearer = abs(ordered[right] - thetas) <= abs(ordered[left] - thetas)
+        nearest = order[np.where(right_is_nearer, right, left)]
+        tolerance = SAME_THETA * np.maximum(1.0, abs(thetas))
+        missing = sorted({*thetas[~(abs(known[nearest] - thetas) <= tolerance)]})
+        require(
+            not missing,
+            f"The oracle has no J*(θ) for θ = {', '.join(map(str, missing))}. "
+            f"It has {len(known)} values from {known.min():g} to {known.max():g}.",
+        )
+        return nearest
+
+    def column(
+        self, name: str, thetas: Float[np.ndarray, " N"]
+    ) -> Float[np.ndarray, " N"]:
+        """Return ``value``, ``error`` or ``std`` for each θ; zeros if J* is unknown."""
+        if not self.known:
+            return np.zeros(len(thetas))
+        numbers = np.array([getattr(entry, name) for entry in self.entries])
+        return numbers[self.locate(thetas)]
+
+    def with_floor(
+        self,
+        thetas: Float[np.ndarray, " N"],
+        returns: Float[np.ndarray, " N"],
+        *,
+        monotone: bool,
+    ) -> "OracleTable":
+        """Raise each value to the best return that runs have achieved.
+
+        A training of limited length may stay behind the learners it is compared with,
+        but what a policy achieves at θ is a lower bound of J*(θ).  If ``monotone``, so
+        is every return achieved at a smaller θ.
+        """
+        raised = []
+        for entry in self.entries:
+            slack = SAME_THETA * max(1.0, abs(entry.theta))
+            counts = thetas <= entry.theta + slack
+            if not monotone:
+                counts &= thetas >= entry.theta - slack
+            floor = float(np.max(returns, where=counts, initial=-np.inf))
+            if floor > entry.value:
+                error = max(entry.error, floor - entry.value)
+                entry = replace(entry, value=floor, error=error)
+            raised.append(entry)
+        count = sum(new != old for new, old in zip(raised, self.entries, strict=True))
+        note = (
+            f"{count} of {len(raised)} values are the best return of a run, which was "
+            "higher."
+        )
+        return OracleTable(tuple(raised), f"{self.provenance} {note}")
+
+
+NO_ORACLE = OracleTable((), "No J*(θ) is known for this environment.")
+
+
+def optimal_returns(
+    task: str,
+    environment: EnvironmentConfig,
+    thetas: Iterable[float],
+    *,
+    oracle: Oracle | None = None,
+    achieved: tuple[np.ndarray, np.ndarray] | None = None,
+    progress: Progress | None = None,
+) -> OracleTable:
+    """Return J*(θ) for each θ, computing what is not known yet.
+
+    Args:
+        task: Name of the task.
+        environment: Settings of its environment, on which J* depends.
+        thetas: Values of θ, in any order.
+        oracle: A user's J*, which replaces everything else.
+        achieved: θ and returns of runs in this environment, the floor of a trained J*.
+        progress: Called while values are computed.
+    """
+    thetas = sorted({float(theta) for theta in thetas})
+    require(
+        bool(thetas) and all(map(math.isfinite, thetas)),
+        f"An oracle needs at least one θ, and finite ones; received {thetas}.",
+    )
+    if oracle is not None:
+        return _given(oracle, thetas)
+    system = StoredOracle(task, environment)
+    table = system.table(thetas, progress)
+    if system.by == "dp" or achieved is None or not len(achieved[0]):
+        return table
+    return table.with_floor(*achieved, monotone=system.monotone)
+
+
+def optimal_returns_of_runs(
+    runs: Sequence[Run],
+    *,
+    oracle: Oracle | None = None,
+    others: Sequence[Run] = (),
+    progress: Progress | None = None,
+) -> OracleTable:
+    """Return J*(θ) for every θ in the records of runs of one task and environment.
+
+    The table is empty, and says why, where J* cannot be known: θ was not recorded, more
+    than one parameter drifts, or a custom environment has no ``oracle``.
+
+    Args:
+        runs: Runs of one problem.
+        oracle: A user's J*.
+        others: More runs, of which those on the same system count for the floor.
+        progress: Called while values are computed.
+    """
+    thetas, _ = _achieved(runs)
+    reason = _reason_for_no_oracle(runs, thetas, custom=oracle is None)
+    if reason:
+        return OracleTable((), reason)
+    if oracle is not None:
+        return _given(oracle, sorted({*thetas.tolist()}))
+    systems = {_system_of(run) for run in runs}
+    require(
+        len(systems) == 1,
+        "An oracle is for runs of one task in one environment; received "
+        f"{len(systems)} different ones.",
+    )
+    ((task, environment),) = systems
+    same_system = [
+        run for run in others if _single_drift(run) and _system_of(run) in systems
+    ]
+    return optimal_returns(
+        task,
+        environment,
+        thetas,
+        achieved=_achieved([*runs, *same_system]),
+        progress=progress,
+    )
+
+
+def known_optimal_return(
+    task: str, theta: float, environment: EnvironmentConfig
+) -> float | None:
+    """Return J*(θ) if it needs no computation, else None; files are read once."""
+    return _stored(task, environment).known(theta)
+
+
+def trainings_missing(
+    task: str, thetas: Iterable[float], environment: EnvironmentConfig
+) -> int:
+    """Return how many trainings of SAC J* would take at these θ."""
+    system = StoredOracle(task, environment)
+    if system.by == "dp":
+        return 0
+    return len(system.missing(sorted(set(thetas)))) * system.settings.seeds
+
+
+class StoredOracle:
+    """J*(θ) of one task in one environment: files first, then a computation."""
+
+    def __init__(
+        self,
+        task: str,
+        environment: EnvironmentConfig,
+        *,
+        by: By | None = None,
+        settings: SACOracleSettings | None = None,
+        shipped: Path = SHIPPED,
+    ) -> None:
+        row = task_named(task)
+        require(
+            environment.start in row.starts,
+            f"Task {task!r} has no start {environment.start!r}; it may be "
+            f"{' or '.join(row.starts)}.",
+        )
+        has_dp = row.plant in _DYNAMIC_PROGRAMMING
+        require(
+            has_dp or by != "dp",
+            f"Task {task!r} has no oracle by dynamic programming; use SAC.",
+        )
+        self.task, self.environment = task, environment
+        self.by: By = by or ("dp" if has_dp else "sac")
+        self.settings = settings or settings_for(row.plant)
+        self.monotone = row.is_monotone(environment)
+        self._unit = self.settings.spacing * (abs(row.nominal) or 1.0)
+        changed = _differing(asdict(environment), asdict(EnvironmentConfig()))
+        if self.by == "dp":
+            name = [f"dp-{row.plant}"]
+        else:
+            usual = asdict(settings_for(row.plant))
+            name = [f"sac-{task}", *_differing(asdict(self.settings), usual)]
+        file = "-".join([*name, *changed]) + ".json"
+        self.cache_file = cache_directory() / "oracles" / file
+        self.stored = [
+            *_read_file(shipped / file, "shipped"),
+            *_read_file(self.cache_file, "cached"),
+        ]
+
+    def known(self, theta: float) -> float | None:
+        """Return J*(θ) if no computation is needed, else None."""
+        stored = self._raised(self.stored)
+        exact = _find(stored, theta)
+        if exact or self.by == "dp" or not math.isfinite(theta):
+            return exact.value if exact else None
+        neighbours = _neighbours(stored, theta)
+        if neighbours is None:
+            return None
+        below, above = neighbours
+        if above.theta - below.theta > self._unit * (1.0 + 1e-9):
+            return None
+        return _interpolate(below, above, theta).value
+
+    def missing(self, thetas: Sequence[float]) -> list[float]:
+        """Return the θ at which J* has to be computed; ``thetas`` ascend."""
+        missing: list[float] = []
+        for theta in thetas if self.by == "dp" else grid_for(thetas, self._unit):
+            if _find(self.stored, theta) is None and not (
+                missing and _same(missing[-1], theta)
+            ):
+                missing.append(theta)
+        return missing
+
+    def table(
+        self, thetas: Sequence[float], progress: Progress | None = None
+    ) -> OracleTable:
+        """Return J* at each θ, ascending, after computing what is missing."""
+        known = [*self.stored, *self._compute(self.missing(thetas), progress)]
+        if self.by == "sac":
+            grid = grid_for(thetas, self._unit)
+            known = self._raised([one for t in grid if (one := _find(known, t))])
+        # Values of θ that differ by rounding share an entry.
+        entries = {one.theta: one for theta in thetas for one in [_at(known, theta)]}
+        return OracleTable(tuple(entries.values()), self._provenance(entries.values()))
+
+    def _raised(self, optima: Sequence[Optimum]) -> list[Optimum]:
+        """Return the running maximum over θ if more θ cannot hurt (trained J* only).
+
+        A value that had to be raised was too low by as much: that becomes its error.
+        """
+        if self.by == "dp" or not self.monotone:
+            return list(optima)
+        raised: list[Optimum] = []
+        for one in sorted(optima, key=lambda one: one.theta):
+            if raised and raised[-1].value > one.value:
+                before = raised[-1]
+                error = max(one.error, before.error, before.value - one.value)
+                method = f"{one.method} at a smaller θ"
+                one = replace(one, value=before.value, error=error, method=method)
+            raised.append(one)
+        return raised
+
+    def _compute(
+        self, thetas: Sequence[float], progress: Progress | None
+    ) -> list[Optimum]:
+        if not thetas:
+            return []
+        progress = progress or (lambda done, total: None)
+        trainings = self.settings.seeds if self.by == "sac" else 1
+        total, done = len(thetas) * trainings, 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            progress(done, total)
+
+        progress(0, total)
+        optima = []
+        for theta in thetas:
+            # Imported here: known values are answered without JAX.
+            if self.by == "dp":
+                from driftrl.oracles import pendulum
+
+                optimum = pendulum.optimal_return(theta, self.environment)
+                advance()
+            else:
+                from driftrl.oracles import sac
+
+                optimum = sac.optimal_return(
+                    self.task, theta, self.environment, self.settings, advance
+                )
+            optima.append(replace(optimum, source="computed"))
+            self._keep(optimum)
+        return optima
+
+    def _keep(self, optimum: Optimum) -> None:
+        """Add a value to the cache; a cache that cannot be written only costs time."""
+        # Read again: another process may have added to the file in the meantime.
+        others = [
+            one
+            for one in _read_file(self.cache_file, "cached")
+            if one.theta != optimum.theta
+        ]
+        try:
+            os.makedirs(self.cache_file.parent, exist_ok=True)
+            write_atomically(self.cache_file, render([*others, optimum]))
+        except OSError as error:
+            message = f"J*({optimum.theta:g}) was not cached in {self.cache_file}: "
+            warnings.warn(f"{message}{error}.", stacklevel=2)
+
+    def _provenance(self, optima: Iterable[Optimum]) -> str:
+        optima = list(optima)
+        methods = "; ".join(sorted({one.method for one in optima}))
+        efforts = " and ".join(sorted({one.effort for one in optima}))
+        error = {
+            "dp": "the distance to the value of dynamic programming, plus the distance "
+            "of that to the value on a coarser grid",
+            "sac": "how far the median training or late evaluation is below the best, "
+            "at least a tenth of J*, plus half the difference of the neighbours where "
+            "it is interpolated",
+        }[self.by]
+        sources = [one.source for one in optima]
+        counts = ", ".join(f"{sources.count(one)} {one}" for one in sorted({*sources}))
+        return (
+            f"J*(θ) is the best return achieved on the true dynamics (by {methods}; "
+            f"{efforts}). Its error is {error}. Values: {counts}."
+        )
+
+
+_stored = cache(StoredOracle)
+
+
+def render(optima: Iterable[Optimum]) -> bytes:
+    """Return the content of a file of optima: JSON, a line for each θ, ascending."""
+    rows = []
+    for one in sorted(optima, key=lambda one: one.theta):
+        row = asdict(one)
+        del row["source"]
+        rows.append(json.dumps(row, ensure_ascii=False))
+    lines = ",\n".join(rows)
+    return f'{{"revision": {REVISION}, "values": [\n{lines}\n]}}\n'.encode()
+
+
+def _read_file(path: Path, source: Source) -> list[Optimum]:
+    """Return the values in a file; none if it is missing, damaged or outdated."""
+    try:
+        document = json.loads(path.read_bytes())
+        if document["revision"] != REVISION:
+            return []
+        return [Optimum(**row, source=source) for row in document["values"]]
+    except (OSError, InputError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _differing(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """Return "name=value" for what differs from the usual values."""
+    changed = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            changed += [f"{name}.{one}" for one in _differing(value, usual[name])]
+        elif value != usual[name]:
+            changed.append(f"{name}={value}")
+    return changed
+
+
+def grid_for(thetas: Sequence[float], unit: float) -> list[float]:
+    """Return the θ to train at: multiples of ``unit`` around the given, ascending θ.
+
+    If these are more than the θ themselves, return the θ themselves.
+    """
+    distinct: list[float] = []
+    around: set[int] = set()
+    for theta in thetas:
+        if not distinct or not _same(distinct[-1], theta):
+            distinct.append(theta)
+        nearest = round(theta / unit)
+        on_grid = _same(nearest * unit, theta)
+        below = nearest if on_grid else math.floor(theta / unit)
+        around |= {below, below if on_grid else below + 1}
+    if len(distinct) <= len(around):
+        return distinct
+    # Twelve digits, so that 6 · 0.2 is 1.2 and not 1.2000000000000002.
+    return [float(f"{number * unit:.12g}") for number in sorted(around)]
+
+
+def _same(first: float, second: float) -> bool:
+    """Whether two θ differ by rounding only."""
     return abs(first - second) <= SAME_THETA * max(1.0, abs(second))
 
 
-def find(optima: Iterable[Optimum], theta: float) -> Optimum | None:
-    """Return the entry of θ, or None."""
-    return next((optimum for optimum in optima if same(optimum.theta, theta)), None)
+def _find(optima: Iterable[Optimum], theta: float) -> Optimum | None:
+    return next((one for one in optima if _same(one.theta, theta)), None)
 
 
-def render(tables: Tables, about: Mapping[str, Any]) -> bytes:
-    """Return the content of a file of tables, its values in the order of θ.
+def _neighbours(
+    optima: Sequence[Optimum], theta: float
+) -> tuple[Optimum, Optimum] | None:
+    below = [one for one in optima if one.theta < theta]
+    above = [one for one in optima if one.theta > theta]
+    if not (below and above):
+        return None
+    return max(below, key=lambda one: one.theta), min(above, key=lambda one: one.theta)
 
-    ``about`` is written in front of the tables, for people to read.
+
+def _at(optima: Sequence[Optimum], theta: float) -> Optimum:
+    known = _find(optima, theta)
+    if known is not None:
+        return known
+    neighbours = _neighbours(optima, theta)
+    assert neighbours is not None  # the grid surrounds every θ
+    return _interpolate(*neighbours, theta)
+
+
+def _interpolate(below: Optimum, above: Optimum, theta: float) -> Optimum:
+    """Return J*(θ) on the straight line between two neighbours.
+
+    The error adds half the difference of their values, the most by which the middle can
+    be off where J* is monotone.
     """
-    rows = [
-        {
-            "environment": asdict(environment),
-            "values": [
-                asdict(one) for one in sorted(optima, key=lambda one: one.theta)
-            ],
-        }
-        for environment, optima in tables.items()
-    ]
-    document = {
-        **about,
-        "driftrl": driftrl.__version__,
-        "revision": REVISION,
-        "tables": rows,
-    }
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def parse(content: bytes) -> Tables:
-    """Invert ``render``; tables of another revision are worth nothing.
-
-    Raises:
-        CorruptFile: The content is not a file of tables.
-    """
-    try:
-        document = json.loads(content)
-        if document["revision"] != REVISION:
-            return {}
-        return {
-            from_dict(EnvironmentConfig, table["environment"]): [
-                _optimum(row) for row in table["values"]
-            ]
-            for table in document["tables"]
-        }
-    # A damaged file can break in any of these ways, and they all mean the same.
-    except (InputError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptFile(
-            f"This is not a table of optimal returns: {error}."
-        ) from error
-
-
-def _optimum(row: Mapping[str, Any]) -> Optimum:
-    optimum = Optimum(
-        theta=float(row["theta"]),
-        value=float(row["value"]),
-        error=float(row["error"]),
-        spread=float(row["spread"]),
-        method=str(row["method"]),
-        grid=str(row["grid"]),
-        found={str(name): float(value) for name, value in row["found"].items()},
+    share = (theta - below.theta) / (above.theta - below.theta)
+    half = 0.5 * abs(above.value - below.value)
+    return Optimum(
+        theta=theta,
+        value=(1.0 - share) * below.value + share * above.value,
+        error=max(below.error, above.error) + half,
+        std=(1.0 - share) * below.std + share * above.std,
+        method=f"{above.method}, interpolated",
+        effort=above.effort,
+        source="interpolated",
     )
-    numbers = (optimum.theta, optimum.value, optimum.error, optimum.spread)
-    if not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"{numbers} are not all finite")
-    return optimum
 
 
-def shipped_tables() -> Tables:
-    """Return the tables that came with the package."""
-    return parse(SHIPPED.read_bytes())
-
-
-def cache_file(environment: EnvironmentConfig, oracle: str = "pendulum") -> Path:
-    """Return where the values of one environment are kept for this user.
-
-    Only what differs from the defaults is in its name, so that the files of before are
-    found when an environment can be told more.
-    """
-    usual = asdict(EnvironmentConfig())
-    told = asdict(environment).items()
-    parts = [f"{name}={value}" for name, value in told if value != usual[name]]
-    return cache_directory() / "oracles" / f"{'-'.join([oracle, *parts])}.json"
-
-
-def cached(path: Path, environment: EnvironmentConfig) -> list[Optimum]:
-    """Return what is cached; a file that is missing or damaged holds nothing."""
-    try:
-        return parse(path.read_bytes()).get(environment, [])
-    except (OSError, CorruptFile):
-        return []
-
-
-def keep(
-    path: Path,
-    environment: EnvironmentConfig,
-    optimum: Optimum,
-    about: Mapping[str, Any],
-) -> None:
-    """Add one value to a cache; a cache that can't be written only costs time."""
-    # Read again: another process may have added to the file in the meantime.
-    others = [one for one in cached(path, environment) if one.theta != optimum.theta]
-    try:
-        os.makedirs(path.parent, exist_ok=True)
-        write_atomically(path, render({environment: [*others, optimum]}, about))
-    except OSError as error:
-        message = f"J*({optimum.theta:g}) could not be cached in {path}: {error}."
-        warnings.warn(message, stacklevel=2)
-
-
-def pendulum_table(
-    thetas: Iterable[float],
-    environment: EnvironmentConfig,
-    progress: Progress | None = None,
-) -> list[Answer]:
-    """Return J*(θ) for each θ, in the order given: shipped, cached, or computed now.
-
-    ``progress(done, total)`` is told how many of those to compute are done.
-    """
-    thetas = [float(theta) for theta in thetas]
-    shipped = shipped_tables().get(environment, [])
-    held = cached(cache_file(environment), environment)
-    missing: list[float] = []
-    for theta in thetas:
-        known = (*(one.theta for one in (*shipped, *held)), *missing)
-        if not any(same(other, theta) for other in known):
-            missing.append(theta)
-    computed = _compute(missing, environment, progress)
-    sources: dict[Source, list[Optimum]] = {
-        "shipped": shipped,
-        "cached": held,
-        "computed": computed,
-    }
-    return [
-        next(
-            Answer(optimum, source)
-            for source, optima in sources.items()
-            if (optimum := find(optima, theta)) is not None
-        )
-        for theta in thetas
+def _given(oracle: Oracle, thetas: Sequence[float]) -> OracleTable:
+    """Return the table of a user's function or CSV file."""
+    if isinstance(oracle, Path) or (
+        isinstance(oracle, str) and oracle.endswith(".csv")
+    ):
+        values = _interpolate_csv(Path(oracle), thetas)
+        name = str(oracle)
+    else:
+        function = load_object(oracle) if isinstance(oracle, str) else oracle
+        require(callable(function), f"The oracle {oracle!r} is not a function of θ.")
+        name = getattr(function, "__name__", repr(function))
+        values = [_call(function, theta, name) for theta in thetas]
+    entries = [
+        Optimum(theta, value, 0.0, method=name)
+        for theta, value in zip(thetas, values, strict=True)
     ]
+    return OracleTable(tuple(entries), f"J*(θ) is given by {name}.")
 
 
-def _compute(
-    thetas: list[float], environment: EnvironmentConfig, progress: Progress | None
-) -> list[Optimum]:
-    if not thetas:
-        return []
-    # Only here: what is known is answered without loading JAX.
-    from driftrl.oracles.pendulum import optimal_return
+def _call(function: Callable[[float], float], theta: float, name: str) -> float:
+    try:
+        value = float(function(theta))
+    except DriftrlError:
+        raise
+    except Exception as error:  # a user's function may fail in any way
+        raise InputError(
+            f"The oracle {name} failed at θ = {theta:g}: {error}."
+        ) from error
+    require(
+        math.isfinite(value),
+        f"The oracle {name} returned {value} at θ = {theta:g}; J* must be finite.",
+    )
+    return value
 
-    progress = progress or (lambda done, total: None)
-    progress(0, len(thetas))
-    optima = []
-    for done, theta in enumerate(thetas, start=1):
-        optimum = optimal_return(theta, environment)
-        keep(cache_file(environment), environment, optimum, {})
-        optima.append(optimum)
-        progress(done, len(thetas))
-    return optima
+
+def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
+    """Return J* at each θ from a CSV file with the columns theta and value."""
+    require(path.is_file(), f"There is no file {path} with J*(θ).")
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [
+                (float(r["theta"]), float(r["value"])) for r in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"{path} must be a CSV file with numbers in the columns theta and value: "
+            f"{error!r}."
+        ) from error
+    known, values = np.array(rows or np.empty((0, 2))).T
+    require(
+        len(rows) > 0 and bool(np.isfinite(rows).all() and (np.diff(known) > 0).all()),
+        f"{path} must hold finite numbers, with θ ascending and each θ once.",
+    )
+    slack = SAME_THETA * max(1.0, *abs(known))
+    outside = [t for t in thetas if not known[0] - slack <= t <= known[-1] + slack]
+    require(
+        not outside,
+        f"{path} has J*(θ) from θ = {known[0]:g} to {known[-1]:g}; it is needed at "
+        f"{', '.join(f'{theta:g}' for theta in outside[:5])}. Add rows.",
+    )
+    return np.interp(thetas, known, values).tolist()
+
+
+def _achieved(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+    """Return θ and J(π) of every episode of runs."""
+    records = [record for run in runs for record in run.records]
+    returns = [
+        one.return_executed if one.return_eval is None else one.return_eval
+        for one in records
+    ]
+    return np.array([one.theta for one in records]), np.array(returns)
+
+
+def _reason_for_no_oracle(
+    runs: Sequence[Run], thetas: np.ndarray, *, custom: bool
+) -> str:
+    if not np.isfinite(thetas).all():
+        return "θ was not recorded, so there is no J*(θ)."
+    if custom and any(is_custom(run.task) for run in runs):
+        return (
+            "A custom environment has no built-in oracle; name one: a function of θ, "
+            "'module:function' or a CSV file with the columns theta and value."
+        )
+    if not all(_single_drift(run) for run in runs):
+        return "There is no oracle where more than one parameter drifts."
+    for run in runs if custom else ():
+        try:
+            _system_of(run)
+        except InputError as error:
+            name = run.directory.resolve().name
+            return f"J* is not known for the environment of {name}: {error}"
+    return ""
+
+
+def _single_drift(run: Run) -> bool:
+    return not run.config.get("extra_drifts")
+
+
+def _system_of(run: Run) -> tuple[str, EnvironmentConfig]:
+    return run.task, from_dict(EnvironmentConfig, run.config.get("environment", {}))

@@ -332,9 +332,9 @@ def _allowances(run: Run, table: OracleTable) -> tuple[np.ndarray, np.ndarray]:
     # Rounding in a sum of rewards is not a better policy.
     rounding = _TOLERANCE * np.abs(table.column("value", thetas))
     error = table.column("error", thetas) + rounding
-    spread = table.column("spread", thetas)
-    summed_noise = _DEVIATIONS * np.sqrt(np.cumsum(spread**2))
-    return error + _DEVIATIONS * spread, np.cumsum(error) + summed_noise
+    std = table.column("std", thetas)
+    summed_noise = _DEVIATIONS * np.sqrt(np.cumsum(std**2))
+    return error + _DEVIATIONS * std, np.cumsum(error) + summed_noise
 
 
 def _single_warning(run: Run, record: EpisodeRecord, entry: OracleValue) -> str:

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
+from driftrl.io import cache_directory
+
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -18,12 +20,6 @@ _ONE_THREAD = {
 }
 # Warnings are caught for the whole process, not for a thread.
 _catching = threading.Lock()
-
-
-def cache_directory() -> Path:
-    """Return driftrl's own corner of the user's cache directory."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "driftrl"
 
 
 def _compiled_code() -> Path:

@@ -1,1 +1,0 @@
-"""Results as a library: recorded runs as a frame, and what can be computed from it."""
