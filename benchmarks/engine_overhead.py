@@ -1,9 +1,8 @@
-"""What an engine costs a run: a small study of twelve, and the time that was no run's.
+"""Measure what an engine costs a run, by a small study of twelve runs.
 
 ``--on local``, ``--on ray`` or ``--on slurm`` (on this machine, so that the processes
-of the runs can be seen).  Each run is given all cores, so that there is one at a time:
-what is left of the study's time is the engine's.  Other programs on the machine slow a
-run and are not counted, but they slow the engine too, and that is.
+of the runs can be seen).  Each run gets all cores, so that there is one at a time: the
+study's time without the runs' is the engine's.
 """
 
 import argparse
@@ -23,9 +22,7 @@ from driftrl.config.engine import (
     SlurmConfig,
 )
 from driftrl.config.toml import from_dict
-from driftrl.engines.named import engine_named
-from driftrl.engines.on_node import SCRATCH
-from driftrl.engines.seam import Engine, run_all
+from driftrl.engines.launcher import Engine, make_engine, run_all
 from driftrl.training.study import Study
 
 STUDY: dict[str, Any] = {
@@ -50,21 +47,21 @@ LOOK_SECONDS = 0.02
 
 
 class Watch(threading.Thread):
-    """Sees when the process of a run is there."""
+    """Records when the process of each run begins and ends."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(daemon=True)
         self._place = os.fsencode(place)
-        self.seen: dict[int, tuple[float, float]] = {}
+        self.spans: dict[int, tuple[float, float]] = {}
         """First and last moment of each process."""
         self.is_over = False
 
     def run(self) -> None:
-        """Look, many times a second."""
+        """Look for processes many times a second."""
         while not self.is_over:
             now = time.monotonic()
             for process in self._workers():
-                self.seen[process] = (self.seen.get(process, (now, now))[0], now)
+                self.spans[process] = (self.spans.get(process, (now, now))[0], now)
             time.sleep(LOOK_SECONDS)
 
     def _workers(self) -> list[int]:
@@ -96,52 +93,50 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--partition", default="", help="of Slurm")
     parser.add_argument("--seeds", type=int, default=4, help="three runs each")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--no-shared-disk", action="store_true")
     return parser.parse_args()
 
 
-def engine_of(own: argparse.Namespace) -> Engine:
+def engine_of(arguments: argparse.Namespace) -> Engine:
     """Return the engine that was asked for."""
     config = EngineConfig(
-        Resources(cores=own.cores, memory_gb=1.0),
-        RayConfig(own.address, shared_disk=not own.no_shared_disk),
-        SlurmConfig(own.partition),
+        Resources(cores=arguments.cores, memory_gb=1.0),
+        RayConfig(arguments.address),
+        SlurmConfig(arguments.partition),
     )
-    return engine_named(own.on, config, workers=1)
+    return make_engine(arguments.on, config, workers=1)
 
 
 def main() -> None:
-    """Run the study once to compile, on this machine; then on the engine, and tell."""
-    own = parsed()
-    study = replace(from_dict(Study, STUDY), seeds=tuple(range(own.seeds)))
+    """Run the study once to compile; then on the engine, and print its times."""
+    arguments = parsed()
+    study = replace(from_dict(Study, STUDY), seeds=tuple(range(arguments.seeds)))
     runs = study.runs()
     with tempfile.TemporaryDirectory() as place:
         first = [run for run in runs if run.seed == 0]
-        local = engine_named("local", EngineConfig(), workers=1)
+        local = make_engine("local", EngineConfig(), workers=1)
         run_all(first, Path(place) / "first", local, on_status=lambda _: None)
-        os.environ[SCRATCH] = str(Path(place) / "scratch")
         out = Path(place) / "study"
         watch = Watch(Path(place))
         watch.start()
         started = time.monotonic()
-        failures = run_all(runs, out, engine_of(own), on_status=lambda _: None)
+        failures = run_all(runs, out, engine_of(arguments), on_status=lambda _: None)
         ended = time.monotonic()
         watch.is_over = True
         watch.join()
-    spans = sorted(watch.seen.values())
+    spans = sorted(watch.spans.values())
     if not spans:
-        raise SystemExit("No run was seen on this machine: measure there.")
+        raise SystemExit("No run was seen on this machine; measure where they run.")
     begin, end = spans[0][0], max(last for _, last in spans)
     between = (end - begin - covered(spans)) / max(1, len(spans) - 1)
     running = covered(spans)
-    print(f"{len(runs)} runs on {own.on}, {len(failures)} failed")
+    print(f"{len(runs)} runs on {arguments.on}, {len(failures)} failed")
     print(f"the whole study             {ended - started:7.2f} s")
     print(f"a run's process, mean       {running / len(spans):7.2f} s")
     print(f"until the first run began   {begin - started:7.2f} s")
     print(f"between two runs, mean      {between:7.2f} s")
     print(f"after the last run          {ended - end:7.2f} s")
     print(
-        f"overhead a run, all told    {(ended - started - running) / len(runs):7.2f} s"
+        f"overhead a run              {(ended - started - running) / len(runs):7.2f} s"
     )
 
 

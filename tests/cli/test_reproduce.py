@@ -13,7 +13,7 @@ from driftrl.cli import reproduce
 from driftrl.cli.main import main
 from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import read_toml, to_dict, toml_text
-from driftrl.engines.seam import Engine
+from driftrl.engines.launcher import Engine
 from driftrl.errors import InputError
 from driftrl.training.study import Study, find_study, read_study
 
@@ -28,7 +28,7 @@ class Called:
 
     def run(self, study: Study, path: Path, out: Path, engine: Engine) -> int:
         assert path == find_study(study.name)
-        self.studies.append((study.name, study.preset, out, engine.most_at_once))
+        self.studies.append((study.name, study.preset, out, engine.max_jobs))
         return self.status
 
     def report(self, directory: Path, *, returns_only: bool) -> None:

@@ -13,31 +13,31 @@ import pytest
 class FakeSlurm:
     """Commands that are a line of shell each, and write down how they are called."""
 
-    place: Path
+    path: Path
 
     def answer(self, name: str, line: str) -> None:
         """Let a command be that line."""
-        text = f'#!/bin/sh\necho "$*" >> {self.place / name}.calls\n{line}\n'
-        (self.place / name).write_text(text)
-        (self.place / name).chmod(0o755)
+        text = f'#!/bin/sh\necho "$*" >> {self.path / name}.calls\n{line}\n'
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
 
     def calls(self, name: str) -> list[str]:
         """Return the arguments of each call."""
-        path = self.place / f"{name}.calls"
+        path = self.path / f"{name}.calls"
         return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    from driftrl.engines import slurm_queue
+    from driftrl.engines import slurm
 
     fake = FakeSlurm(tmp_path / "bin")
-    fake.place.mkdir()
+    fake.path.mkdir()
     for name in ("sbatch", "squeue", "scancel", "scontrol", "srun"):
         fake.answer(name, "true")
     fake.answer("sinfo", "echo 'short*|10:00|1:00:00'; echo 'long|n/a|infinite'")
-    monkeypatch.setenv("PATH", f"{fake.place}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(slurm_queue, "_ASK_SECONDS", 0.0)
+    monkeypatch.setenv("PATH", f"{fake.path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(slurm, "_ASK_SECONDS", 0.0)
     submitit = types.ModuleType("submitit")
     submitit.__spec__ = types.SimpleNamespace()  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setitem(sys.modules, "submitit", submitit)

@@ -1,33 +1,160 @@
-"""A worker that is started on this machine."""
+"""Workers on this machine: what they read, how they fail, what they may import."""
 
+import fcntl
+import json
+import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from driftrl.engines.local import failure_of, start_worker
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import toml_text
+from driftrl.engines import local
+from driftrl.engines.launcher import Ended, run_all
+from driftrl.engines.local import LocalEngine, LocalJob, config_text, worker_command
+from driftrl.envs.tasks import configure
+from factories import TINY
 
-_MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000
-
-
-def test_a_worker_reads_all_that_it_is_told(tmp_path: Path) -> None:
-    program = "import sys; print(len(sys.stdin.buffer.read()))"
-    log = tmp_path / "log.txt"
-    log.write_text("before\n")
-    worker = start_worker([sys.executable, "-c", program], _MORE_THAN_A_PIPE_HOLDS, log)
-    assert worker.wait(30) == 0
-    assert log.read_text() == "before\n1000000\n"
-    assert failure_of("a", 0, log) is None
+MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000
 
 
-@pytest.mark.parametrize("told", [b"", _MORE_THAN_A_PIPE_HOLDS])
-def test_one_that_ends_before_it_is_told_is_a_failure_like_others(
-    tmp_path: Path, told: bytes
+def job_of(
+    program: str, config: bytes, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[LocalJob, Ended]:
+    """Run a program in place of the worker to its end."""
+    command = [sys.executable, "-c", program]
+    monkeypatch.setattr(local, "worker_command", lambda *_: command)
+    job = LocalJob("a", config, directory)
+    job.process.wait(60)
+    ended = job.ended()
+    assert ended is not None
+    return job, ended
+
+
+def test_a_worker_reads_its_whole_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = "import sys; print('no such thing', file=sys.stderr); sys.exit(3)"
-    log = tmp_path / "log.txt"
-    worker = start_worker([sys.executable, "-c", program], told, log)
-    failure = failure_of("a", worker.wait(30), log)
-    assert failure is not None
-    assert (failure.name, failure.status) == ("a", 3)
-    assert failure.reason == "no such thing"
+    (tmp_path / "log.txt").write_text("before\n")
+    program = "import sys; print(len(sys.stdin.buffer.read()))"
+    _, ended = job_of(program, MORE_THAN_A_PIPE_HOLDS, tmp_path, monkeypatch)
+    assert ended == Ended()
+    assert (tmp_path / "log.txt").read_text() == "before\n1000000\n"
+
+
+@pytest.mark.parametrize("config", [b"", MORE_THAN_A_PIPE_HOLDS])
+@pytest.mark.parametrize(
+    ("program", "status", "reason", "is_lost"),
+    [
+        (
+            "import sys; print('first\\nno such thing'); sys.exit(3)",
+            3,
+            "no such",
+            False,
+        ),
+        ("import os; os.kill(os.getpid(), 9)", -9, "signal 9", True),
+        ("raise SystemExit(1)", 1, "printed nothing", False),
+    ],
+)
+def test_a_failing_worker_is_reported_with_its_last_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: bytes,
+    program: str,
+    status: int,
+    reason: str,
+    is_lost: bool,
+) -> None:
+    _, ended = job_of(program, config, tmp_path, monkeypatch)
+    assert ended.failure is not None and ended.is_lost == is_lost
+    assert (ended.failure.name, ended.failure.status) == ("a", status)
+    assert reason in ended.failure.reason
+
+
+def tiny(**changes: Any) -> RunConfig:
+    return configure("pendulum", "sw-ombrl", {**TINY, "episodes": 1, **changes})
+
+
+def test_a_worker_waits_for_the_previous_one_to_end(tmp_path: Path) -> None:
+    lock = open(tmp_path / "lock", "a")  # noqa: SIM115 - closed by the timer
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    threading.Timer(8.0, lock.close).start()
+    config = tiny()
+    done = subprocess.run(worker_command(tmp_path), input=config_text(config))
+    assert done.returncode == 0 and lock.closed
+
+
+HOSTILE = """
+from pathlib import Path
+Path(__file__).with_suffix(".executed").touch()
+raise RuntimeError("executed from the current directory")
+"""
+CART = """
+import gymnasium, numpy as np
+
+class Cart(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (1,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.steps = np.zeros(1, np.float32), 0
+        return self.x, {}
+
+    def step(self, action):
+        self.steps += 1
+        self.x = (self.x + 0.1 * np.asarray(action, np.float32)).clip(-10, 10)
+        return self.x, float(-abs(self.x[0])), False, self.steps >= 4, {}
+"""
+CUSTOM: dict[str, Any] = {
+    "name": "custom",
+    "title": "t",
+    "summary": "s",
+    "task": "my_cart:Cart",
+    "methods": ["sw-ombrl"],
+    "seeds": [0],
+    "settings": {
+        "episodes": 1,
+        "agent": {
+            "model": {"members": 2, "hidden": [8]},
+            "sac": {"hidden": [8], "batch_size": 4},
+        },
+    },
+}
+
+
+def write_hostile_files(directory: Path) -> None:
+    for name in ("numpy", "driftrl", "jax", "submitit", "ray"):
+        (directory / f"{name}.py").write_text(HOSTILE)
+
+
+def test_files_in_the_current_directory_are_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hostile_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    engine = LocalEngine(1)
+    assert run_all([tiny()], tmp_path / "out", engine, on_status=lambda _: None) == ()
+    assert list(tmp_path.glob("*.executed")) == []
+
+
+def test_a_study_finds_a_custom_environment_in_the_current_directory(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "my_cart.py").write_text(CART)
+    (tmp_path / "study.toml").write_text(toml_text(CUSTOM))
+    driver = "import sys; from driftrl.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", driver, "study", "study.toml", "--out", "out"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(local.__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (rows,) = tmp_path.glob("out/*/episodes.jsonl")
+    assert json.loads(rows.read_text())["steps"] == 4
+    assert list(tmp_path.glob("*.executed")) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.engines.seam import episodes_done
+from driftrl.engines.launcher import episodes_done
 
 RUNS, CRASHES, HANGS = 200, range(0, 10), range(10, 14)
 NAN = 14

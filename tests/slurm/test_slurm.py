@@ -1,4 +1,4 @@
-"""The Slurm engine on a real Slurm: what is taken away goes on, nothing runs twice."""
+"""The Slurm engine on a real Slurm: ended jobs go on, and no episode runs twice."""
 
 import json
 import os
@@ -17,10 +17,9 @@ import pytest
 from driftrl.config.engine import EngineConfig, Resources, SlurmConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import toml_text
-from driftrl.engines import local, on_slurm
-from driftrl.engines.local import LocalEngine
-from driftrl.engines.on_slurm import SlurmEngine
-from driftrl.engines.seam import Status, episodes_done, run_all
+from driftrl.engines import slurm as slurm_engine
+from driftrl.engines.launcher import Status, episodes_done, run_all
+from driftrl.engines.slurm import SlurmEngine
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 
@@ -42,7 +41,7 @@ STUDY: dict[str, Any] = {
     "summary": "u",
     "task": "pendulum",
     "methods": ["sombrl", "r-ombrl", "sw-ombrl"],
-    "seeds": [0, 1, 2, 3],
+    "seeds": [0, 1],
     "settings": {**SETTINGS, "forget_after": 3},
     "engine": {
         "resources": {"memory_gb": 1.5, "minutes": 10},
@@ -105,13 +104,13 @@ def stamps(out: Path) -> dict[Path, int]:
 
 def rows(directory: Path) -> list[dict[str, Any]]:
     lines = (directory / "episodes.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    return [{**row, "wall_s": None} for row in found]
+    return [{**json.loads(line), "wall_s": None} for line in lines]
 
 
 def driver(study: Path, out: Path, *options: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "driftrl", "study", str(study), "--out", str(out)]
-    return subprocess.Popen([*command, *options])
+    program = "import sys; from driftrl.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-P", "-c", program, "study", str(study)]
+    return subprocess.Popen([*command, "--out", str(out), *options])
 
 
 def tiny(**changes: Any) -> RunConfig:
@@ -120,28 +119,27 @@ def tiny(**changes: Any) -> RunConfig:
 
 @pytest.mark.kill
 def test_a_study_with_preempted_jobs_and_a_killed_driver_equals_a_local_one(
-    cluster: Path, tmp_path: Path
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study, plain, slurm = (tmp_path / name for name in ("s.toml", "plain", "on_slurm"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("numpy", "driftrl", "jax", "submitit"):  # which no job may import
+        text = "open(__file__ + '.executed', 'w'); raise RuntimeError('executed')"
+        (tmp_path / f"{name}.py").write_text(text)
+    study, plain, slurm = (tmp_path / name for name in ("s.toml", "plain", "slurm"))
     study.write_text(toml_text(STUDY))
-    began = time.monotonic()
     assert driver(study, plain, "--workers", "2").wait() == 0
-    local_s = time.monotonic() - began
-
-    began = time.monotonic()
     first = driver(study, slurm, "--on", "slurm")
     try:
-        wait_until(lambda: _in_the_middle(slurm) != [])
+        wait_until(lambda: _in_the_middle(slurm) != [], 400)
     finally:
         first.kill()
         first.wait()
     disturbed, before = _in_the_middle(slurm)[0], stamps(slurm)
     preempt(places=2)
     assert driver(study, slurm, "--on", "slurm").wait() == 0
-    slurm_s = time.monotonic() - began
 
-    jobs = jobs_of("on_slurm")
-    assert len(jobs) == 12, "the second driver submitted none"
+    jobs = jobs_of("slurm")
+    assert len(jobs) == 6, "the second driver submitted none"
     assert set(jobs.values()) == {0, 1}
     assert jobs[json.loads((disturbed / "job.json").read_bytes())["id"]] == 1
     kept = [path for path in before if disturbed in path.parents]
@@ -149,37 +147,17 @@ def test_a_study_with_preempted_jobs_and_a_killed_driver_equals_a_local_one(
     after = stamps(slurm)
     assert {path: after[path] for path in before} == before
     names = sorted(path.parent.name for path in plain.glob("*/episodes.jsonl"))
-    assert len(names) == 12
+    assert len(names) == 6
     for name in names:
         assert rows(slurm / name) == rows(plain / name)
         assert len(rows(slurm / name)) == EPISODES
-        told = json.loads((slurm / name / "job.json").read_bytes())
-        assert told["engine"] == "slurm" and told["state"] == "COMPLETED"
-    print(
-        f"\n12 runs: {local_s:.0f} s locally, {slurm_s:.0f} s on Slurm with "
-        f"{sum(jobs.values())} jobs preempted, one of them after {len(kept)} episodes, "
-        "and a driver killed"
-    )
+        noted = json.loads((slurm / name / "job.json").read_bytes())
+        assert noted["engine"] == "slurm" and noted["state"] == "COMPLETED"
+    assert list(tmp_path.glob("*.executed")) == []
 
 
 def _in_the_middle(out: Path) -> list[Path]:
     return [place for place in running(out) if 2 <= episodes_done(place) < EPISODES / 3]
-
-
-def test_overhead(
-    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What an engine costs is what is left when the worker does nothing."""
-    runs = [tiny(seed=seed) for seed in range(12)]
-    command = ["sh", "-c", "cat > /dev/null"]
-    taken = {}
-    for engine, module in ((LocalEngine(2), local), (SlurmEngine(CONFIG), on_slurm)):
-        monkeypatch.setattr(module, "worker_command", lambda *_: command)
-        out, began = tmp_path / module.__name__, time.monotonic()
-        assert run_all(runs, out, engine, on_status=lambda _: None) == ()
-        taken[engine] = (time.monotonic() - began) / 12
-    each = ", ".join(f"{type(k).__name__} {v:.2f} s" for k, v in taken.items())
-    print(f"\nOverhead a run, two at once: {each}")
 
 
 def test_what_a_site_needs_besides_reaches_slurm(
@@ -187,7 +165,7 @@ def test_what_a_site_needs_besides_reaches_slurm(
 ) -> None:
     out = tmp_path / "site"
     command = ["sh", "-c", 'cat > /dev/null; echo "set up: $DRIFTRL_SET_UP"']
-    monkeypatch.setattr(on_slurm, "worker_command", lambda *_: command)
+    monkeypatch.setattr(slurm_engine, "worker_command", lambda *_: command)
     slurm = SlurmConfig(
         partition="low",
         at_once=1,
@@ -205,10 +183,10 @@ def test_what_a_site_needs_besides_reaches_slurm(
 
     runs = [tiny(seed=seed) for seed in range(2)]
     assert run_all(runs, out, engine, on_status=look) == ()
-    told = shown[0]
-    assert (told["Nice"], told["ArrayTaskThrottle"]) == ("7", "1")
-    assert told["Priority"] == "0", "it is held"
-    assert told["Comment"] == "its"  # as far as a blank
+    job = shown[0]
+    assert (job["Nice"], job["ArrayTaskThrottle"]) == ("7", "1")
+    assert job["Priority"] == "0", "it is held"
+    assert job["Comment"] == "its"  # as far as a blank
     assert not list(tmp_path.rglob("it")) and not Path("it").exists()
     for run in runs:
         assert (out / run.name / "log.txt").read_text() == "set up: by the study\n"
@@ -230,18 +208,17 @@ def test_what_fails_what_is_lost_and_what_is_cancelled(
             os.kill(_worker_of(tmp_path / killed.name), signal.SIGKILL)
             done.append("killed")
         if "cancelled" not in done and episodes_done(tmp_path / cancelled.name):
-            told = (tmp_path / cancelled.name / "job.json").read_bytes()
-            shell("scancel", json.loads(told)["id"])
+            noted = (tmp_path / cancelled.name / "job.json").read_bytes()
+            shell("scancel", json.loads(noted)["id"])
             done.append("cancelled")
 
     runs = [other, killed, cancelled]
     failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=disturb)
     assert sorted(done) == ["cancelled", "killed"]
-    told = {failure.name: failure for failure in failures}
-    assert told.keys() == {other.name, cancelled.name}
-    assert told[other.name].status == 2
-    assert "holds a different run" in told[other.name].reason
-    assert "was cancelled in Slurm" in told[cancelled.name].reason
+    by_name = {failure.name: failure for failure in failures}
+    assert by_name.keys() == {other.name, cancelled.name}
+    assert by_name[other.name].status == 2
+    assert "cancelled" in by_name[cancelled.name].reason
     assert episodes_done(tmp_path / killed.name) == EPISODES
     # A second call takes on what can be finished, and only that.
     failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=lambda _: None)
@@ -282,13 +259,13 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
     cluster: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, out = tiny(episodes=100_000), tmp_path / "limit"
-    seen: set[str] = set()
+    states: set[str] = set()
     reached: list[int] = []
     before: dict[Path, int] = {}
 
     def look(status: Status) -> None:
         if (out / run.name / "job.json").exists():
-            seen.add(json.loads((out / run.name / "job.json").read_bytes())["state"])
+            states.add(json.loads((out / run.name / "job.json").read_bytes())["state"])
         if list(jobs_of("limit").values()) == [1] and not reached:
             reached.append(episodes_done(out / run.name))
             before.update(stamps(out))
@@ -299,9 +276,9 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
     with pytest.raises(KeyboardInterrupt):
         run_all([run], out, engine, on_status=look)
     # COMPLETING: for a moment, where Slurm clears a place before the job waits again.
-    assert seen - {"COMPLETING"} == {"PENDING", "RUNNING"}
+    assert states - {"COMPLETING"} == {"PENDING", "RUNNING"}
     (job,) = jobs_of("limit")
-    assert f"1 job left to Slurm; to cancel: scancel {job}\n" in capsys.readouterr().out
+    assert f"scancel {job}\n" in capsys.readouterr().out
     assert running(out) == [out / run.name]
     done = episodes_done(out / run.name)
     wait_until(lambda: episodes_done(out / run.name) > done)
@@ -314,13 +291,14 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
 
 
 def test_refusals(cluster: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no default partition.*: low, graceful, high"):
-        SlurmEngine(EngineConfig())
-    with pytest.raises(InputError, match="Unknown partition 'lo'. Did you mean 'low'"):
-        SlurmEngine(EngineConfig(slurm=SlurmConfig(partition="lo")))
-    with pytest.raises(InputError, match="minutes is 90, but .*'low' allows 60"):
-        SlurmEngine(replace(CONFIG, resources=Resources(minutes=90)))
+    for config in (
+        EngineConfig(),  # there is no default partition
+        EngineConfig(slurm=SlurmConfig(partition="lo")),
+        replace(CONFIG, resources=Resources(minutes=90)),
+    ):
+        with pytest.raises(InputError):
+            SlurmEngine(config)
     greedy = SlurmEngine(replace(CONFIG, resources=Resources(memory_gb=1000)))
-    with pytest.raises(InputError, match="Slurm refuses the jobs: Memory spec"):
+    with pytest.raises(InputError, match="Memory spec"):
         run_all([tiny()], tmp_path, greedy, on_status=lambda _: None)
     assert shell("squeue", "--noheader") == ""

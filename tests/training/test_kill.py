@@ -14,7 +14,7 @@ import pytest
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, to_dict, toml_text
 
-WORKER = [sys.executable, "-m", "driftrl.engines.worker"]
+WORKER = [sys.executable, "-P", "-m", "driftrl.engines.worker"]
 
 
 def start(config: RunConfig, directory: Path) -> subprocess.Popen:

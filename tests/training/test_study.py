@@ -9,8 +9,8 @@ import pytest
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
+from driftrl.engines.launcher import Status, episodes_done, run_all
 from driftrl.engines.local import LocalEngine
-from driftrl.engines.seam import Status, episodes_done, run_all
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Window
 from driftrl.training.calibration_study import (

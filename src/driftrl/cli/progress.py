@@ -14,7 +14,7 @@ from driftrl.config.run import RunConfig
 from driftrl.types import EpisodeRecord
 
 if TYPE_CHECKING:
-    from driftrl.engines.seam import Status
+    from driftrl.engines.launcher import Status
 
 _LOG_SECONDS = 30.0  # between two lines where there is no terminal
 

@@ -9,9 +9,8 @@ from typing import Annotated
 import tyro
 
 from driftrl.cli.bound import bound_columns
-from driftrl.cli.options import parse
+from driftrl.cli.options import parse, print_table
 from driftrl.cli.regret import compare
-from driftrl.cli.study import tell_calibration
 from driftrl.errors import counted, require
 from driftrl.results.calibration import is_calibration
 
@@ -59,6 +58,25 @@ def main(argv: list[str]) -> int:
     )
     tell_calibration(directories[0])
     return 0
+
+
+def tell_calibration(directory: Path) -> None:
+    """Print the coverage of every bound and draw the figure."""
+    from driftrl.figures.calibration import write_calibration_figure
+    from driftrl.results.calibration import (
+        coverage_lines,
+        coverage_table,
+        read_calibration,
+    )
+
+    records = read_calibration(directory)
+    print_table(
+        ["", "scheme", "bound", "draws covered", "95 % interval", "points", "±width"],
+        coverage_lines(coverage_table(records.verdicts)),
+    )
+    print("The report:")
+    for path in write_calibration_figure(records, directory / "report"):
+        print(f"  {path}")
 
 
 def write_and_tell(

@@ -18,8 +18,8 @@ from driftrl.cli.study import run_study, workers_for
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import read_toml, to_dict
 from driftrl.engines.local import LocalEngine
+from driftrl.engines.progress import RunProgress, read_progress
 from driftrl.errors import InputError, counted
-from driftrl.results.progress import RunProgress, Watcher
 from driftrl.training.process import prepare
 from driftrl.training.study import Study, find_study, read_study
 
@@ -168,7 +168,7 @@ def _begun(runs: Sequence[RunConfig], place: Path) -> list[RunProgress]:
     planned = {run.name: to_dict(run) for run in runs}
     if not place.is_dir():
         return [RunProgress(name, "waiting", told) for name, told in planned.items()]
-    found = {run.name: run for run in Watcher(place, planned).look()}
+    found = {run.name: run for run in read_progress(place, planned)}
     return [found[name] for name in planned]
 
 

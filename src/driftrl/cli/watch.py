@@ -3,11 +3,10 @@
 import math
 import os
 import sys
-import textwrap
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,25 +17,25 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from driftrl.cli.options import parse, print_json, print_table
+from driftrl.cli.options import parse, print_json
 from driftrl.cli.progress import duration
 from driftrl.config.run import EnvironmentConfig
-from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text
-from driftrl.errors import DriftrlError, InputError, positive, require
+from driftrl.config.toml import from_dict
+from driftrl.engines.progress import (
+    RunProgress,
+    State,
+    planned_runs,
+    read_progress,
+    study_seconds_left,
+)
+from driftrl.errors import DriftrlError, InputError, positive
 from driftrl.presets.tasks import TASKS
-from driftrl.records import CONFIG_FILE
-from driftrl.results.progress import RunProgress, State, Watcher, study_seconds_left
-from driftrl.training.calibration_study import is_calibration_study
-from driftrl.training.study import read_study
 
 _ORDER: tuple[State, ...] = ("failed", "running", "stopped", "waiting", "finished")
-_COLUMNS = ("run", "state", "episode", "θ", "return", "J*", "s/episode", "left")
-_DISPENSABLE = ("s/episode", "left", "θ", "J*", "return", "episode")  # these first
-_LEAST_NAME = 20  # cells for names, before a column is left out for them
+_DISPENSABLE = ("s/episode", "left", "θ", "J*", "return", "episode")  # in this order
+_MIN_NAME = 20  # cells for names; columns are left out before names get shorter
 _STYLES = {"failed": "red", "running": "bold", "waiting": "dim", "finished": "green"}
-_COMPARED = 10  # runs whose settings tell with which preset a study was begun
-_SAID = 5  # failures whose reason is shown while the table is refreshed
-_ROOM = 6  # lines of a terminal that are not rows of the table
+_MAX_FAILURES = 5  # whose reason is shown in a refreshed table
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Arguments:
     directory: Annotated[Path, tyro.conf.Positional]
     """Directory of a study or of a single run."""
     once: bool = False
-    """Print one table and end, as where there is no terminal."""
+    """Print one table and end, as without a terminal."""
     json: bool = False
     """Print one JSON document and end."""
     every: float = 2.0
@@ -57,214 +56,153 @@ def main(argv: list[str]) -> int:
     """Show how far runs are until all have ended; 1 if one has failed."""
     summary = (
         "Show how far the runs of a study are, how well they do, and what failed. "
-        "Ends when all have ended; Ctrl-C leaves them alone."
+        "Ends when all have ended; Ctrl-C ends the display, not the runs."
     )
     arguments = parse(Arguments, argv, "watch", summary)
     positive("--every", arguments.every)
-    watcher = Watcher(arguments.directory, planned_runs(arguments.directory))
-    optima = _Optima()
+    directory, planned = arguments.directory, {}
+    try:
+        planned = planned_runs(directory)
+    except DriftrlError as error:
+        print(f"driftrl: only runs that have begun are shown: {error}", file=sys.stderr)
+    runs = read_progress(directory, planned)
     console = Console(highlight=False)
     if arguments.json:
-        runs = watcher.look()
-        print_json(_document(arguments.directory, runs, optima))
+        print_json(_document(directory, runs))
     elif arguments.once or not console.is_terminal:
-        runs = watcher.look()
-        print_table(_COLUMNS, [_cells(run, optima) for run in runs])
-        print("\n" + "\n".join([_summary(runs), *_failures(runs)]))
+        console.width = max(console.width, 132)
+        console.print(_table(runs, console.width))
+        console.print(
+            "\n" + "\n".join([_summary(runs), *_failures(runs)]), soft_wrap=True
+        )
     else:
-        runs = _refreshed(watcher, optima, console, arguments.every)
+        with Live(_screen(runs, console), console=console, auto_refresh=False) as live:
+            try:
+                while not _all_ended(runs):
+                    time.sleep(arguments.every)
+                    runs = read_progress(directory, planned)
+                    live.update(_screen(runs, console), refresh=True)
+            except KeyboardInterrupt:
+                pass
     return 1 if any(run.state == "failed" for run in runs) else 0
 
 
-def planned_runs(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the configurations of the runs that a study in a directory will have.
-
-    A study may have been begun with another preset than its own: it is the one with
-    which most of the runs agree that have begun.
-    """
-    path = directory / "study.toml"
-    if (directory / CONFIG_FILE).is_file() or not path.is_file():
-        return {}
-    table = read_toml(path)
-    require(
-        not is_calibration_study(table),
-        f"{directory} holds a study of calibration, which has draws and no runs; "
-        "`driftrl study` shows how far it is.",
-    )
-    try:
-        plans = [
-            {run.name: to_dict(run) for run in read_study(path, preset).runs()}
-            for preset in (None, *table.get("presets", {}))
-        ]
-    except DriftrlError as error:
-        said = f"runs that have not begun are not shown: {error}"
-        print(f"driftrl: {said}", file=sys.stderr)
-        return {}
-    begun = [name for name in plans[0] if (directory / name / CONFIG_FILE).is_file()]
-    stored = {name: directory / name / CONFIG_FILE for name in begun[:_COMPARED]}
-    return max(plans, key=lambda plan: _agreeing(plan, stored))
-
-
-def _agreeing(plan: Mapping[str, dict[str, Any]], stored: Mapping[str, Path]) -> int:
-    """Return how many of the stored configurations are as planned."""
-    agreeing = 0
-    for name, path in stored.items():
-        found = read_toml(path)
-        # As it would be stored: without what is None, and with lists for tuples.
-        wanted = tomllib.loads(toml_text(plan[name]))
-        agreeing += all(found.get(key) == value for key, value in wanted.items())
-    return agreeing
-
-
-class _Optima:
-    """J*(θ) for runs, where a table is there that needs no training."""
-
-    def __init__(self) -> None:
-        self._environments: dict[str, EnvironmentConfig | None] = {}
-
-    def of(self, run: RunProgress) -> float | None:
-        """Return J* at the run's newest θ, if it is known."""
-        if run.theta is None or run.task not in TASKS or run.config.get("extra_drifts"):
-            return None
-        if run.name not in self._environments:
-            self._environments[run.name] = _environment(run.config)
-        environment = self._environments[run.name]
-        if environment is None:
-            return None
-        from driftrl.oracles import known_optimal_return
-
-        return known_optimal_return(run.task, run.theta, environment)
-
-
-def _environment(config: Mapping[str, Any]) -> EnvironmentConfig | None:
-    try:
-        return from_dict(EnvironmentConfig, config.get("environment", {}))
-    except InputError:  # of another version: the run is shown all the same
-        return None
-
-
-def _refreshed(
-    watcher: Watcher, optima: _Optima, console: Console, every: float
-) -> list[RunProgress]:
-    """Show the runs again and again until all have ended, or the user has seen enough.
-
-    Returns:
-        The runs as they were last.
-    """
-    runs = watcher.look()
-    shown = _screen(runs, optima, console)
-    with Live(shown, console=console, auto_refresh=False) as live:
-        try:
-            while not _are_over(runs):
-                time.sleep(every)
-                runs = watcher.look()
-                live.update(_screen(runs, optima, console), refresh=True)
-        except KeyboardInterrupt:
-            pass  # that is how one leaves; the runs don't notice
-    return runs
-
-
-def _are_over(runs: Sequence[RunProgress]) -> bool:
+def _all_ended(runs: Sequence[RunProgress]) -> bool:
     return all(run.state in ("finished", "failed") for run in runs)
 
 
-def _screen(
-    runs: Sequence[RunProgress], optima: _Optima, console: Console
-) -> RenderableType:
-    """Return the table as far as the terminal has room, what needs a look first."""
-    said = _failures(runs)
-    more = [f"… and {len(said) - _SAID} more failures"] if len(said) > _SAID else []
-    said = [*said[:_SAID], *more]
-    summary = textwrap.wrap(_summary(runs), console.width)
-    room = max(3, console.height - _ROOM - len(said) - len(summary) + 1)
+def _screen(runs: Sequence[RunProgress], console: Console) -> RenderableType:
+    """Return as much of the table as fits the terminal, failures first."""
+    failures = _failures(runs)
+    more = len(failures) - _MAX_FAILURES
+    failures[_MAX_FAILURES:] = [f"… and {more} more failures"] if more > 0 else []
+    summary = Text(_summary(runs)).wrap(console, console.width)
+    room = max(3, console.height - 5 - len(failures) - len(summary))
     ordered = sorted(runs, key=lambda run: _ORDER.index(run.state))
-    shown = ordered[:room]
-    columns, rows = fitted([_cells(run, optima) for run in shown], console.width)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for run, row in zip(shown, rows, strict=True):
-        table.add_row(*row, style=_STYLES.get(run.state))
     hidden = len(ordered) - room
     below = [f"… and {hidden} more runs; --once shows all"] if hidden > 0 else []
-    lines = [*below, "", *summary, *said]
-    return Group(table, Text("\n".join(lines), overflow="ellipsis", no_wrap=True))
+    lines = [*below, "", *map(str, summary), *failures]
+    text = Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
+    return Group(_table(ordered[:room], console.width), text)
 
 
-def fitted(
-    rows: Sequence[Sequence[str]], width: int
-) -> tuple[list[str], list[list[str]]]:
-    """Return columns and rows that fit a terminal, with every number and state whole.
+def _table(runs: Sequence[RunProgress], width: int) -> Table:
+    """Return a table that fits the width, with every number and state complete.
 
-    Names are shortened in the middle; where that leaves too little of them, columns
-    are left out, the least important first.
+    Names are shortened in the middle; if they would get too short, columns are left
+    out, the least important first.
     """
+    rows = [_cells(run) for run in runs]
     widths = {
-        column: max(cell_len(cell) for cell in (column, *(row[n] for row in rows)))
-        for n, column in enumerate(_COLUMNS)
+        column: max(cell_len(cell) for cell in (column, *(row[column] for row in rows)))
+        for column in rows[0]
     }
-    columns: list[str] = list(_COLUMNS)
-    dispensable = list(_DISPENSABLE)
+    name_width = widths.pop("run")
+    for column in _DISPENSABLE:
+        if width - sum(widths.values()) - 2 * len(widths) >= min(_MIN_NAME, name_width):
+            break
+        del widths[column]
+    room = max(2, width - sum(widths.values()) - 2 * len(widths))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("run", *widths):
+        table.add_column(column, no_wrap=True)
+    for run, row in zip(runs, rows, strict=True):
+        cells = [_shortened(run.name, room), *(row[column] for column in widths)]
+        table.add_row(*cells, style=_STYLES.get(run.state))
+    return table
 
-    def room() -> int:
-        return width - sum(2 + widths[column] for column in columns[1:])
 
-    while room() < min(_LEAST_NAME, widths["run"]) and dispensable:
-        columns.remove(dispensable.pop(0))
-    kept = [_COLUMNS.index(column) for column in columns[1:]]
-    most = max(2, room())
-    return columns, [
-        [_shortened(row[0], most), *(row[n] for n in kept)] for row in rows
-    ]
-
-
-def _shortened(name: str, most: int) -> str:
-    """Return a name with its middle left out: method and seed stand at its end."""
-    if len(name) <= most:
+def _shortened(name: str, length: int) -> str:
+    """Return a name without its middle: method and seed stand at its end."""
+    if len(name) <= length:
         return name
-    begin = (most - 1) // 3
-    return f"{name[:begin]}…{name[len(name) - (most - 1 - begin) :]}"
+    begin = (length - 1) // 3
+    return f"{name[:begin]}…{name[len(name) - (length - 1 - begin) :]}"
 
 
-def _cells(run: RunProgress, optima: _Optima) -> list[str]:
-    planned = "?" if run.planned is None else str(run.planned)
+def _cells(run: RunProgress) -> dict[str, str]:
+    state = run.state
+    if run.job is not None and state != "finished":
+        state = f"{run.job.engine} {run.job.state.lower()}"
     left = run.seconds_left if run.state not in ("finished", "failed") else None
-    return [
-        run.name,
-        _state_in_words(run),
-        f"{run.episodes}/{planned}",
-        _number(run.theta, ".3f"),
-        _number(run.achieved, ".1f"),
-        _number(optima.of(run), ".1f"),
-        _number(run.seconds, ".2f"),
-        "–" if left is None else duration(left),
-    ]
-
-
-def _state_in_words(run: RunProgress) -> str:
-    if run.job is None or run.state == "finished":
-        return run.state
-    return f"{run.job.engine} {run.job.state.lower()}"
+    return {
+        "run": run.name,
+        "state": state,
+        "episode": f"{run.episodes}/{'?' if run.planned is None else run.planned}",
+        "θ": _number(run.theta, ".3f"),
+        "return": _number(run.last_return, ".1f"),
+        "J*": _number(_optimum(run), ".1f"),
+        "s/episode": _number(run.seconds, ".2f"),
+        "left": "–" if left is None else duration(left),
+    }
 
 
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None or not math.isfinite(value) else format(value, form)
 
 
+def _optimum(run: RunProgress) -> float | None:
+    """Return J* at the run's newest θ, if no training is needed to know it."""
+    if run.theta is None or run.task not in TASKS or run.config.get("extra_drifts"):
+        return None
+    return _known_optimum(run.task, run.theta, _Settings(run.config["environment"]))
+
+
+class _Settings(dict[str, Any]):
+    """A table that can be a key of a cache."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(repr(self))
+
+
+@lru_cache(maxsize=10_000)
+def _known_optimum(
+    task: str, theta: float, environment: Mapping[str, Any]
+) -> float | None:
+    from driftrl.oracles import known_optimal_return
+
+    try:
+        settings = from_dict(EnvironmentConfig, environment)
+        return known_optimal_return(task, theta, settings)
+    except InputError:  # settings of another version
+        return None
+
+
 def _summary(runs: Sequence[RunProgress]) -> str:
-    """Say in a line how many runs are how far, and how long the rest will take."""
+    """Return how many runs are how far, and how long the rest will take."""
     counts = {state: sum(run.state == state for run in runs) for state in _ORDER}
-    many = [f"{count} {state}" for state, count in reversed(counts.items()) if count]
+    parts = [f"{count} {state}" for state, count in reversed(counts.items()) if count]
     done = sum(run.episodes for run in runs)
     total = sum(run.planned or run.episodes for run in runs)
-    line = f"{', '.join(many)}; {done} of {total} episodes"
-    if _are_over(runs):
+    line = f"{', '.join(parts)}; {done} of {total} episodes"
+    if _all_ended(runs):
         return line
     if not counts["running"]:
         return f"{line}; nothing is running"
     left = study_seconds_left(runs)
-    told = "time left not known yet" if left is None else f"{duration(left)} left"
-    return f"{line}; {told}"
+    return f"{line}; " + (
+        "unknown time left" if left is None else f"{duration(left)} left"
+    )
 
 
 def _failures(runs: Sequence[RunProgress]) -> list[str]:
@@ -275,9 +213,7 @@ def _failures(runs: Sequence[RunProgress]) -> list[str]:
     ]
 
 
-def _document(
-    directory: Path, runs: Sequence[RunProgress], optima: _Optima
-) -> dict[str, Any]:
+def _document(directory: Path, runs: Sequence[RunProgress]) -> dict[str, Any]:
     return {
         "directory": os.fspath(directory),
         "seconds_left": study_seconds_left(runs),
@@ -285,12 +221,12 @@ def _document(
             {
                 "name": run.name,
                 "state": run.state,
-                "job": None if run.job is None else vars(run.job),
+                "job": run.job and asdict(run.job),
                 "episodes": run.episodes,
                 "planned": run.planned,
                 "theta": run.theta,
-                "return": run.achieved,
-                "optimum": optima.of(run),
+                "return": run.last_return,
+                "optimum": _optimum(run),
                 "seconds_an_episode": run.seconds,
                 "seconds_left": run.seconds_left,
                 "error": run.error,

@@ -1,6 +1,6 @@
 """What the runs of a study need of the machines they run on.
 
-None of this is part of a run's own configuration: wherever it runs, a run is the same.
+None of this is part of a run's configuration: a run is the same wherever it runs.
 """
 
 import re
@@ -10,16 +10,10 @@ from typing import Any, Literal
 from driftrl.errors import at_least, positive, require
 
 EngineName = Literal["local", "ray", "slurm"]
-_ELSEWHERE = {
-    "partition": "engine.slurm.partition",
-    "account": "engine.slurm.account",
-    "array": "engine.slurm.at_once",
-    "cpus-per-task": "engine.resources.cores",
-    "mem": "engine.resources.memory_gb",
-    "time": "engine.resources.minutes",
-}
-# What finds jobs again, resumes them, or reads what sbatch prints depends on these.
-_NEEDED_AS_IS = (
+# Options of sbatch that [engine.resources] and [engine.slurm] set, and those on which
+# finding, resuming and following jobs depends.
+_RESERVED = (
+    *("partition", "account", "array", "cpus-per-task", "mem", "time", "chdir"),
     *("job-name", "output", "error", "open-mode", "signal", "requeue", "no-requeue"),
     *("nodes", "ntasks", "ntasks-per-node", "wrap"),
     *("parsable", "quiet", "test-only", "wait", "clusters"),
@@ -28,17 +22,17 @@ _NEEDED_AS_IS = (
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run is given."""
+    """What one run gets."""
 
     cores: int = 1
-    """Cores of a processor."""
+    """Processor cores."""
     accelerators: int = 0
-    """Graphics processors, or the like."""
+    """GPUs or similar."""
     memory_gb: float = 2.0
     """Memory in gigabytes."""
     minutes: int = 0
-    """Longest time of one job, after which it is queued again and resumed; 0 for the
-    cluster's own limit."""
+    """Time limit of one Slurm job, after which it is requeued and resumed; 0 for the
+    partition's own limit."""
 
     def __post_init__(self) -> None:
         at_least("engine.resources.cores", self.cores, 1)
@@ -49,13 +43,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class RayConfig:
-    """Which Ray cluster."""
+    """Which Ray cluster; its nodes must see the directory of the results."""
 
     address: str = ""
     """Address of a running cluster, or auto to find one; empty starts a local one."""
-    shared_disk: bool = True
-    """Whether its workers see the directory of the results; otherwise files are sent
-    back as they are written."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +54,16 @@ class SlurmConfig:
     """Which part of a Slurm cluster."""
 
     partition: str = ""
-    """Partition that the jobs go to."""
+    """Partition of the jobs; empty for the default one."""
     account: str = ""
-    """Account that pays for them; empty for the user's default."""
+    """Account of the jobs; empty for the user's default."""
     at_once: int = 0
     """Most jobs of one array that run at a time; 0 for no limit."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further options of sbatch by their long names, such as qos or constraint; true
     for one that takes no value."""
     setup: tuple[str, ...] = ()
-    """Lines of shell that each job executes before its run, on the cluster."""
+    """Shell commands that each job executes before its run, one a string."""
 
     def __post_init__(self) -> None:
         at_least("engine.slurm.at_once", self.at_once, 0)
@@ -80,39 +71,34 @@ class SlurmConfig:
             _check_option(name, value)
         for line in self.setup:
             require(
-                bool(line.strip()) and _is_one_line(line),
-                "engine.slurm.setup must be lines of shell, one a text; received "
-                f"{line!r}.",
+                _is_one_line(line),
+                f"engine.slurm.setup must be lines of shell; received {line!r}.",
             )
 
 
 def _check_option(name: str, value: Any) -> None:
-    """Refuse what is no option of sbatch, or one that driftrl sets itself."""
-    place = "engine.slurm.extra"
+    """Refuse what is no option of sbatch, and options that driftrl sets."""
     require(
         re.fullmatch("[A-Za-z]+([-_][A-Za-z]+)*", name) is not None,
-        f"{place} has the key {name!r}. Keys are the long names of sbatch's options, "
-        "of letters with - or _ between them, such as qos.",
+        f"engine.slurm.extra has the key {name!r}. Keys are long names of sbatch's "
+        "options, such as qos.",
     )
-    flag = name.lower().replace("_", "-")
-    elsewhere = _ELSEWHERE.get(flag)
-    require(elsewhere is None, f"{place} can't set {name!r}; {elsewhere} does.")
     require(
-        flag not in _NEEDED_AS_IS,
-        f"{place} can't set {name!r}: how driftrl follows its jobs depends on it.",
+        name.lower().replace("_", "-") not in _RESERVED,
+        f"engine.slurm.extra can't set {name!r}: driftrl sets it. See engine.resources "
+        "and engine.slurm for what you can choose.",
     )
-    is_number = isinstance(value, int | float) and value is not False
-    # Options are lines of a script: behind a line's end the shell would execute them.
-    is_text = isinstance(value, str) and bool(value) and _is_one_line(value)
+    # Options are lines of a script: after a line break the shell would execute them.
+    is_valid = _is_one_line(value) if isinstance(value, str) else value is not False
     require(
-        is_number or is_text,
-        f"{place}.{name} must be a number, true, or a text of one line; received "
-        f"{value!r}.",
+        is_valid and isinstance(value, str | int | float),
+        f"engine.slurm.extra.{name} must be a number, true, or a text of one line; "
+        f"received {value!r}.",
     )
 
 
 def _is_one_line(text: str) -> bool:
-    return not any(ord(letter) < 32 or ord(letter) == 127 for letter in text)
+    return bool(text.strip()) and not any(ord(c) < 32 or ord(c) == 127 for c in text)
 
 
 @dataclass(frozen=True)
@@ -123,7 +109,7 @@ class EngineConfig:
     ray: RayConfig = field(default_factory=RayConfig)
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
     patience_minutes: float = 60.0
-    """How long a run may be without a finished episode before it is stopped."""
+    """How long a run may go without finishing an episode before it is stopped."""
 
     def __post_init__(self) -> None:
         positive("engine.patience_minutes", self.patience_minutes)

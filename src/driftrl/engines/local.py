@@ -11,77 +11,65 @@ from typing import Self
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
-from driftrl.engines.seam import LOG, Ended, Failure, Job, last_words
+from driftrl.engines.launcher import LOG, Ended, Job, failure_of
+from driftrl.plugins import SEARCH_VARIABLE
 from driftrl.training.process import prepare
 
 
 def worker_command(directory: Path, *options: str) -> list[str]:
-    """Return the command that carries out a run; it reads the configuration."""
-    return [sys.executable, "-m", "driftrl.engines.worker", str(directory), *options]
+    """Return the command that runs a configuration, which it reads from stdin.
+
+    Without -P the current directory would come first on the import path, and a file
+    numpy.py there would be executed.
+    """
+    module = "driftrl.engines.worker"
+    return [sys.executable, "-P", "-m", module, str(directory), *options]
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the variables that are to be the same wherever a run runs."""
+    wanted: dict[str, str] = {}
+    prepare(wanted)
+    del wanted["JAX_COMPILATION_CACHE_DIR"]  # a path of this machine
+    wanted[SEARCH_VARIABLE] = os.getcwd()
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 def config_text(config: RunConfig) -> bytes:
-    """Return what that command reads."""
+    """Return a configuration as the worker reads it."""
     return toml_text(to_dict(config)).encode()
 
 
-def failure_of(name: str, status: int, log: Path) -> Failure | None:
-    """Return why an ended process failed, or None if it did not."""
-    if status == 0:
-        return None
-    reason = f"Killed by signal {-status}." if status < 0 else last_words(log)
-    return Failure(name, status, reason, log)
-
-
-def start_worker(
-    command: Sequence[str], told: bytes, log: Path, *, kept_open: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
-    """Start a worker and tell it what to do.
-
-    Args:
-        command: The worker.
-        told: What it reads on its standard input.
-        log: Where it prints; what is there stays.
-        kept_open: File descriptors that it shares.
-    """
-    environment = dict(os.environ)
-    prepare(environment)
-    with open(log, "ab") as printed:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=printed,
-            stderr=printed,
-            env=environment,
-            pass_fds=kept_open,
-            start_new_session=True,  # Ctrl-C is for whoever started it
-        )
-    assert process.stdin is not None
-    # One that has ended already can't be told anything; its exit status says why.
-    with contextlib.suppress(BrokenPipeError), process.stdin as standard_input:
-        standard_input.write(told)
-    return process
-
-
-class Process:
-    """A run under way in a process of its own on this machine."""
+class LocalJob:
+    """A run in its own process on this machine."""
 
     is_running = True
 
     def __init__(
-        self, config: RunConfig, directory: Path, options: Sequence[str] = ()
+        self, name: str, config: bytes, directory: Path, options: Sequence[str] = ()
     ) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
-            config: The run.
-            directory: Where it lies, or is to lie.
-            options: Further ones of the worker.
+            name: The run's.
+            config: Its configuration, as the worker reads it.
+            directory: Where it works.
+            options: Further options of the worker.
         """
-        self._name = config.name
-        self._log = directory / LOG
-        command = worker_command(directory, "--parent", str(os.getpid()), *options)
-        self.process = start_worker(command, config_text(config), self._log)
+        self._name, self._log = name, directory / LOG
+        with open(self._log, "ab") as log:
+            self.process = subprocess.Popen(
+                worker_command(directory, "--parent", str(os.getpid()), *options),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **worker_environment()},
+                start_new_session=True,  # Ctrl-C is for its parent
+            )
+        assert self.process.stdin is not None
+        # A worker that has ended already reads nothing; its exit status says why.
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:
+            stdin.write(config)
 
     def ended(self) -> Ended | None:
         """Return how the process ended, or None while it has not."""
@@ -100,16 +88,19 @@ class Process:
 class LocalEngine:
     """Runs on the cores of this machine."""
 
-    most_at_once: int
+    max_jobs: int
     options: tuple[str, ...] = ()
-    """Further ones of the worker."""
-    restarts_lost = False  # what kills a process here may do it again: little memory
+    """Further options of the worker."""
+    restarts_lost = False  # what killed a process here may do so again: little memory
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
-        """Start a process for each."""
-        return [Process(config, directory, self.options) for config, directory in runs]
+        """Start a process for each run."""
+        return [
+            LocalJob(config.name, config_text(config), directory, self.options)
+            for config, directory in runs
+        ]
 
-    def leave(self, jobs: Sequence[Job]) -> None:
+    def shutdown(self, jobs: Sequence[Job]) -> None:
         """Kill the processes."""
         for job in jobs:
             job.stop()

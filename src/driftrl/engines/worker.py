@@ -1,12 +1,14 @@
-"""One run in a process of its own: its configuration comes in on standard input.
+"""One run in its own process; its configuration is read from standard input.
 
-``python -m driftrl.engines.worker DIRECTORY [--parent PID] [--track NAME]``, where PID
-is the process that started it and without which it ends, and NAME a tracker.
+``python -P -m driftrl.engines.worker DIRECTORY [--parent PID] [--track NAME]``: the
+worker ends as soon as PID is no longer its parent; NAME is a tracker.
 """
 
 import argparse
+import fcntl
 import os
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from driftrl.config.toml import from_dict
 from driftrl.errors import DriftrlError
 from driftrl.training.process import end_with, prepare
 from driftrl.training.tracking import tracking
+
+_LOCK_SECONDS = 30.0  # the previous worker of a killed driver needs a moment to end
 
 
 def main() -> int:
@@ -27,13 +31,14 @@ def main() -> int:
     if arguments.parent is not None:
         end_with(arguments.parent)
     prepare(os.environ)
+    directory = arguments.directory
     try:
         config = from_dict(RunConfig, tomllib.loads(sys.stdin.read()))
         from driftrl.training.loop import run
 
-        place = arguments.directory
-        with tracking(arguments.track, place, config, warn=_warn) as track:
-            run(config, place, resume=True, on_episode=track, warn=_warn)
+        _wait_for_lock(directory / "lock")
+        with tracking(arguments.track, directory, config, warn=_warn) as track:
+            run(config, directory, resume=True, on_episode=track, warn=_warn)
     except DriftrlError as error:
         print(error, file=sys.stderr)
         return error.exit_status
@@ -41,6 +46,18 @@ def main() -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _wait_for_lock(path: Path) -> None:
+    """Wait until no process holds the lock, or for so long that the run may refuse."""
+    latest = time.monotonic() + _LOCK_SECONDS
+    while path.is_file() and time.monotonic() < latest:
+        with open(path) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                time.sleep(0.2)
 
 
 def _warn(message: str) -> None:

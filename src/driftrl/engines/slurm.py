@@ -1,0 +1,482 @@
+"""The Slurm engine: the runs of a study as an array of jobs, submitted by submitit.
+
+Jobs go on without the driver.  A restarted driver finds them again: a job's name leads
+to a file that lists the runs of its array.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from driftrl.config.engine import EngineConfig
+from driftrl.config.run import RunConfig
+from driftrl.engines.launcher import (
+    LOG,
+    Ended,
+    Failure,
+    Job,
+    episodes_done,
+    failure_of,
+    last_log_line,
+)
+from driftrl.engines.local import config_text, worker_command, worker_environment
+from driftrl.errors import InputError, counted, require
+from driftrl.io import write_atomically
+
+JOB = "job.json"
+"""File in a run's directory: engine, id and last known state of its job."""
+_FOLDER = ".slurm"  # of a study: files of submitit, and ours about its jobs
+_PREFIX = "driftrl-"
+_BEGUN = "begun"
+_ASK_SECONDS = 5.0  # between two calls of squeue, for all jobs together
+_COMMANDS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol", "srun")
+_MAX_FRUITLESS = 3  # time limits in a row, without an episode between them
+_YEAR_MINUTES = 60 * 24 * 365
+_NO_END = 1_000_000  # time limits after which submitit gives up; we count others
+
+# States of squeue; a job in any other one waits.
+_RUNNING = {"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"}
+_ENDED = {"COMPLETED", "FAILED"}
+_STOPPED = {"CANCELLED", "DEADLINE", "OUT_OF_MEMORY"}
+_LOST = {"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "REVOKED"}
+_LOST |= {""}  # Slurm has forgotten it
+_OVER = _ENDED | _STOPPED | _LOST
+
+
+class RunInJob:
+    """What a job does: one run.  submitit calls ``checkpoint`` near the time limit."""
+
+    def __call__(
+        self,
+        directory: str,
+        config: str,
+        options: Sequence[str],
+        environment: dict[str, str],
+        fruitless: int = 0,
+    ) -> None:
+        """Run the worker, which resumes what is there.
+
+        Args:
+            directory: The run's.
+            config: Its configuration, as the worker reads it.
+            options: Further options of the worker.
+            environment: Variables of the worker.
+            fruitless: Time limits in a row until now without an episode.
+        """
+        place, job = Path(directory), _own_id()
+        self._episodes = episodes_done(place)
+        _write_status(place, job, _BEGUN)
+        note(place, job, "RUNNING")
+        with open(place / LOG, "ab") as log:
+            worker = subprocess.Popen(
+                worker_command(place, "--parent", str(os.getpid()), *options),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment},
+                preexec_fn=_ignore_warnings,
+            )
+        try:
+            worker.communicate(config.encode())
+        finally:  # also when submitit ends this process after requeueing the job
+            worker.kill()
+            status = worker.wait()
+        if status == -signal.SIGTERM:
+            _requeue_if_running(job)
+            sys.exit(1)
+        _write_status(place, job, str(status))
+        note(place, job, "FAILED" if status else "COMPLETED")
+        if status:
+            sys.exit(status if status > 0 else 128 - status)
+
+    def checkpoint(
+        self,
+        directory: str,
+        config: str,
+        options: Sequence[str],
+        environment: dict[str, str],
+        fruitless: int = 0,
+    ) -> Any:
+        """Return the call with which the job goes on later, or None to give up.
+
+        A run whose episodes take longer than a job may would never end.
+        """
+        place, job = Path(directory), _own_id()
+        fruitless = 0 if episodes_done(place) != self._episodes else fruitless + 1
+        if fruitless < _MAX_FRUITLESS:
+            note(place, job, "PENDING")
+            again = import_module("submitit.helpers").DelayedSubmission
+            return again(RunInJob(), directory, config, options, environment, fruitless)
+        with open(place / LOG, "a") as log:
+            print(
+                f"No episode ended within the time limit of a job, {fruitless} times "
+                "in a row. Set engine.resources.minutes to a larger value.",
+                file=log,
+            )
+        _write_status(place, job, "1")
+        note(place, job, "FAILED")
+        return None
+
+
+def note(directory: Path, job: str, state: str) -> None:
+    """Write down which job runs a run, and its state, for ``driftrl watch``."""
+    table = {"engine": "slurm", "id": job, "state": state}
+    write_atomically(directory / JOB, json.dumps(table).encode())
+
+
+def _own_id() -> str:
+    """Return the id of this process's job, as squeue prints it."""
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    if array is None:
+        return os.environ["SLURM_JOB_ID"]
+    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+
+
+def _ignore_warnings() -> None:
+    """Ignore in the worker the signals that warn of the time limit: submitit acts."""
+    for warning in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(warning, signal.SIG_IGN)
+
+
+def _requeue_if_running(job: str) -> None:
+    """Requeue a job that was asked to end but that Slurm still counts as running.
+
+    So it is where preemption leaves a grace time; the job would count as failed.
+    """
+    state = _call("squeue", "--noheader", "--jobs", job, "--format", "%T").stdout
+    if state.strip() == "RUNNING":
+        _call("scontrol", "requeue", job)
+
+
+def _status_file(directory: Path, job: str) -> Path:
+    return directory.parent / _FOLDER / f"{job}.status"
+
+
+def _write_status(directory: Path, job: str, text: str) -> None:
+    write_atomically(_status_file(directory, job), text.encode())
+
+
+def _read_status(directory: Path, job: str) -> tuple[bool, int | None]:
+    """Return whether a job has started its worker, and the worker's exit status."""
+    try:
+        text = _status_file(directory, job).read_text()
+    except FileNotFoundError:
+        return False, None
+    return True, None if text == _BEGUN else int(text)
+
+
+class _SlurmJob:
+    """A run in a job of Slurm."""
+
+    def __init__(
+        self, job: str, config: RunConfig, directory: Path, engine: "SlurmEngine"
+    ) -> None:
+        self.id = job
+        self._config, self._directory, self._engine = config, directory, engine
+        self._noted = ""
+
+    @property
+    def is_running(self) -> bool:
+        """False while it waits in the queue, also once more."""
+        return self._engine.state(self.id) in _RUNNING
+
+    def ended(self) -> Ended | None:
+        """Return how it ended, or None while it has not.
+
+        The worker's exit status counts first; Slurm's state counts where there is none,
+        and if a signal ended the worker, perhaps because memory was short.
+        """
+        state = self._engine.state(self.id)
+        has_begun, status = _read_status(self._directory, self.id)
+        self._note(state if status is None else "FAILED" if status else "COMPLETED")
+        if status is not None and status >= 0:
+            return Ended(self._failure(status))
+        if state not in _OVER:
+            return None
+        if episodes_done(self._directory) >= self._config.episodes:
+            return Ended()
+        if status is not None and state not in _STOPPED:
+            return Ended(self._failure(status), is_lost=True)
+        reason = self._reason(state, has_begun)
+        failure = Failure(self._config.name, 1, reason, self._directory / LOG)
+        return Ended(failure, state in _LOST or (state in _ENDED and has_begun))
+
+    def stop(self) -> None:
+        """Cancel it."""
+        _call("scancel", self.id)
+        self._note("CANCELLED")
+
+    def _failure(self, status: int) -> Failure | None:
+        return failure_of(self._config.name, status, self._directory / LOG)
+
+    def _reason(self, state: str, has_begun: bool) -> str:
+        if state == "CANCELLED":
+            return f"Job {self.id} was cancelled in Slurm."
+        if state == "OUT_OF_MEMORY":
+            memory = self._engine.config.resources.memory_gb
+            return f"It needs more memory than engine.resources.memory_gb = {memory:g}."
+        if state in _ENDED and not has_begun:
+            log = self._directory.parent / _FOLDER / f"{self.id}_0_log.err"
+            return f"Job {self.id} could not start: {last_log_line(log)}"
+        return f"Slurm ended job {self.id} ({state or 'and forgot it'})."
+
+    def _note(self, state: str) -> None:
+        if state and state != self._noted:
+            note(self._directory, self.id, state)
+            self._noted = state
+
+
+class SlurmEngine:
+    """Runs on the cluster that this machine belongs to."""
+
+    max_jobs = 1000  # Slurm's default for the size of an array
+    restarts_lost = True
+
+    def __init__(self, config: EngineConfig, options: tuple[str, ...] = ()) -> None:
+        """Look for the cluster.
+
+        Args:
+            config: What a run needs, and which partition and account.
+            options: Further options of the worker.
+
+        Raises:
+            InputError: submitit, Slurm or the partition is missing.
+        """
+        require(
+            find_spec("submitit") is not None,
+            "Slurm needs the extra 'slurm': pip install 'driftrl[slurm]'.",
+        )
+        missing = [name for name in _COMMANDS if shutil.which(name) is None]
+        require(
+            not missing,
+            f"This machine has no {', '.join(missing)}. Start studies for Slurm on a "
+            "machine of its cluster, such as the login node.",
+        )
+        self.config, self._options = config, options
+        self._minutes = time_limit(config.slurm.partition, config.resources.minutes)
+        self._jobs: dict[str, tuple[str, str]] | None = None
+        self._asked = 0.0
+
+    def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
+        """Find the jobs of these runs, and submit one array for the other runs."""
+        absolute = [(config, directory.absolute()) for config, directory in runs]
+        study = absolute[0][1].parent
+        jobs = self._find(study)
+        jobs |= self._submit(
+            study, [run for run in absolute if run[0].name not in jobs]
+        )
+        return [
+            _SlurmJob(jobs[config.name], config, directory, self)
+            for config, directory in absolute
+        ]
+
+    def shutdown(self, jobs: Sequence[Job]) -> None:
+        """Leave the jobs to Slurm, and say how to cancel them."""
+        ids = [job.id for job in jobs if isinstance(job, _SlurmJob)]
+        if ids:
+            arrays = dict.fromkeys(job.partition("_")[0] for job in ids)
+            left = counted(len(ids), "job")
+            print(f"{left} left to Slurm; to cancel: scancel {' '.join(arrays)}")
+
+    def state(self, job: str) -> str:
+        """Return the state of a job, at most 5 s old; empty if Slurm forgot it."""
+        return self._listed().get(job, ("", ""))[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _listed(self) -> dict[str, tuple[str, str]]:
+        """Return state and name of all jobs of this user.
+
+        submitit would ask sacct, which needs accounting; many clusters have none.
+        """
+        if self._jobs is None or time.monotonic() - self._asked >= _ASK_SECONDS:
+            wanted = (
+                "--noheader",
+                "--array",
+                "--states",
+                "all",
+                "--format",
+                "%i %T %j",
+            )
+            done = _call("squeue", "--user", str(os.getuid()), *wanted)
+            self._asked = time.monotonic()
+            if done.returncode == 0:
+                rows = (line.split(maxsplit=2) for line in done.stdout.splitlines())
+                self._jobs = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
+            # Else the old answer holds: jobs must not be taken for lost, and restarted.
+            require(
+                self._jobs is not None,
+                f"Slurm does not answer: {_one_line(done.stderr)}",
+            )
+        assert self._jobs is not None
+        return self._jobs
+
+    def _find(self, study: Path) -> dict[str, str]:
+        """Return the jobs of a study that have not ended, by the names of their runs.
+
+        By the names of jobs, not by job.json: a killed driver may not have written it.
+        """
+        arrays = {
+            path.stem: json.loads(path.read_bytes())
+            for path in (study / _FOLDER).glob(f"{_PREFIX}*.json")
+        }
+        jobs: dict[str, str] = {}
+        for job, (state, name) in self._listed().items():
+            if state not in _OVER and name in arrays:
+                run = arrays[name][int(job.partition("_")[2] or 0)]
+                if _read_status(study / run, job)[1] is None:
+                    jobs[run] = job
+        return jobs
+
+    def _submit(
+        self, study: Path, runs: Sequence[tuple[RunConfig, Path]]
+    ) -> dict[str, str]:
+        """Submit an array, and return its jobs by the names of their runs."""
+        if not runs:
+            return {}
+        folder = study / _FOLDER
+        folder.mkdir(exist_ok=True)
+        array = re.sub(r"[^\w.-]", "-", f"{_PREFIX}{study.name}-{secrets.token_hex(4)}")
+        names = [config.name for config, _ in runs]
+        write_atomically(folder / f"{array}.json", json.dumps(names).encode())
+        # submitit pickles these calls into its folder, and the jobs read them: only
+        # plain strings and a class by its name.
+        calls = (
+            [str(directory) for _, directory in runs],
+            [config_text(config).decode() for config, _ in runs],
+            [self._options] * len(runs),
+            [worker_environment()] * len(runs),
+        )
+        parameters = sbatch_parameters(self.config, self._minutes, array)
+        ids = _submit_array(folder, parameters, calls)
+        self._jobs = {**self._listed(), **dict.fromkeys(ids, ("PENDING", array))}
+        return dict(zip(names, ids, strict=True))
+
+
+def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str, Any]:
+    """Return what submitit asks sbatch for, with this time limit and job name."""
+    resources, slurm = config.resources, config.slurm
+    extra = {key.replace("-", "_"): value for key, value in slurm.extra.items()}
+    parameters: dict[str, Any] = {
+        "job_name": name,
+        "time": minutes,
+        "cpus_per_task": resources.cores,
+        "mem": f"{round(1024 * resources.memory_gb)}M",
+        "partition": slurm.partition or None,
+        "account": slurm.account or None,
+        "gpus_per_node": resources.accelerators or None,
+        # Slurm checks only every half minute which jobs to warn, so that a job of one
+        # minute must be warned late, or it would be warned at once.
+        "signal_delay_s": min(60, max(5, 5 * minutes)),
+        "array_parallelism": slurm.at_once or SlurmEngine.max_jobs,
+        "setup": list(slurm.setup) or None,
+        # Since version 22.05 a step does not inherit this from its job.
+        "srun_args": [f"--cpus-per-task={resources.cores}"],
+        "additional_parameters": {"requeue": True, **extra},
+    }
+    return {key: value for key, value in parameters.items() if value is not None}
+
+
+def _submit_array(
+    folder: Path, parameters: dict[str, Any], calls: tuple[list[Any], ...]
+) -> list[str]:
+    """Return the ids of newly submitted jobs, one for each call.
+
+    Raises:
+        InputError: sbatch refuses them.
+    """
+    # -P: else the job would import from the current directory first.
+    python = f"{shlex.quote(sys.executable)} -P"
+    executor = import_module("submitit").SlurmExecutor(
+        folder, max_num_timeout=_NO_END, python=python
+    )
+    errors = import_module("submitit.core.utils")
+    executor.update_parameters(**parameters)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # the error has it as well
+            jobs = executor.map_array(RunInJob(), *calls)
+    except (errors.FailedJobError, errors.FailedSubmissionError) as error:
+        raise InputError(f"Slurm refuses the jobs: {_one_line(str(error))}") from None
+    return [job.job_id for job in jobs]
+
+
+def time_limit(partition: str, minutes: int) -> int:
+    """Return the time limit of a job in minutes.
+
+    Args:
+        partition: One or several with commas between; empty for the default.
+        minutes: The limit asked for; 0 for the partition's own.
+
+    Raises:
+        InputError: There is no such partition, or it does not allow so much.
+    """
+    named = ["--partition", partition] if partition else []
+    done = _call("sinfo", "--all", "--noheader", "--format", "%P|%L|%l", *named)
+    require(done.returncode == 0, f"Slurm does not answer: {_one_line(done.stderr)}")
+    rows = [line.split("|") for line in done.stdout.splitlines()]
+    rows = [row for row in rows if partition or row[0].endswith("*")]
+    require(
+        bool(rows),
+        f"Slurm has no partition {partition!r}; `sinfo` lists them."
+        if partition
+        else "Slurm has no default partition. Choose one of `sinfo` by --partition, or "
+        "as engine.slurm.partition.",
+    )
+    limits = [
+        (minutes_of(default), minutes_of(longest)) for _, default, longest in rows
+    ]
+    most = min((longest for _, longest in limits if longest), default=_YEAR_MINUTES)
+    require(
+        minutes <= most,
+        f"engine.resources.minutes is {minutes}, but the partition allows at most "
+        f"{most}.",
+    )
+    return minutes or min((default for default, _ in limits if default), default=most)
+
+
+def minutes_of(text: str) -> int | None:
+    """Return whole minutes of a time as Slurm prints it; None if it is no time.
+
+    Example:
+        >>> [minutes_of(t) for t in ("30:00", "1:00:00", "2-00:10:00", "infinite")]
+        [30, 60, 2890, None]
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):\d+", text.strip())
+    if match is None:
+        return None
+    days, hours, minutes = (int(part or 0) for part in match.groups())
+    return (24 * days + hours) * 60 + minutes
+
+
+def _one_line(message: str) -> str:
+    """Return the error message of a Slurm command as one sentence."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    bare = [re.sub(r"^(s\w+: )?((error|fatal): )?", "", line) for line in lines]
+    return f"{'; '.join(bare).rstrip('.') or 'it does not say why'}."
+
+
+def _call(*command: str) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", "no answer in 120 s")
+    except OSError as error:
+        raise InputError(f"Can't run {command[0]}: {error.strerror}.") from None

@@ -1,0 +1,282 @@
+"""The Ray engine without Ray: a stand-in for its module plays back messages."""
+
+import contextlib
+import inspect
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from driftrl.config.engine import EngineConfig, RayConfig, Resources
+from driftrl.engines import local
+from driftrl.engines import ray as ray_engine
+from driftrl.engines.launcher import Ended
+from driftrl.engines.ray import RayEngine, RayJob, run_worker
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
+from driftrl.plugins import SEARCH_VARIABLE
+
+RUN = configure("pendulum", "sombrl", {"episodes": 3})
+
+
+class RayError(Exception):
+    """As in Ray, the base of the others."""
+
+
+class RayTaskError(RayError):
+    """The task raised something."""
+
+
+class TaskCancelledError(RayTaskError):
+    """It was cancelled while it ran."""
+
+
+class WorkerCrashedError(RayError):
+    """Its process is gone."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """Its node could not be prepared."""
+
+
+@dataclass
+class Stream:
+    """What a task will yield, and what it was called with."""
+
+    messages: list
+    arguments: tuple
+
+    def __next__(self) -> Any:
+        if not self.messages:
+            raise StopIteration
+        return self.messages.pop(0)
+
+
+@dataclass
+class FakeRay:
+    """Plays back one list of messages after another, one a task."""
+
+    scripts: list[list] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    streams: list[Stream] = field(default_factory=list)
+    cancelled: list[Stream] = field(default_factory=list)
+    has_ended: bool = False
+    """Whether a stream without further messages has ended."""
+    exceptions = SimpleNamespace(
+        RayError=RayError,
+        RayTaskError=RayTaskError,
+        TaskCancelledError=TaskCancelledError,
+        WorkerCrashedError=WorkerCrashedError,
+        RuntimeEnvSetupError=RuntimeEnvSetupError,
+    )
+
+    def init(self, **settings: Any) -> None:
+        self.settings = {**settings, "cwd": os.getcwd()}
+
+    def shutdown(self) -> None:
+        self.settings = {}
+
+    def nodes(self) -> list[dict]:
+        gone = {"Alive": False, "Resources": {"CPU": 1000, "memory": 1e15}}
+        return [{"Alive": True, "Resources": {"CPU": 4.0, "memory": 8e9}}, gone]
+
+    def remote(self, function: Any) -> Any:
+        assert inspect.isgeneratorfunction(function)
+
+        def submit(*arguments: Any) -> Stream:
+            self.streams.append(Stream(self.scripts.pop(0), arguments))
+            return self.streams[-1]
+
+        def options(**options: Any) -> Any:
+            self.options = options
+            return SimpleNamespace(remote=submit)
+
+        return SimpleNamespace(options=options)
+
+    def wait(self, streams: list, timeout: float, fetch_local: bool) -> tuple:
+        return [one for one in streams if one.messages or self.has_ended], []
+
+    def get(self, message: Any, timeout: float) -> Any:
+        if isinstance(message, Exception):
+            raise message
+        return {"begun": None}.get(message, message)
+
+    def cancel(self, stream: Stream, force: bool) -> None:
+        self.cancelled.append(stream)
+        stream.messages.append(TaskCancelledError())
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    fake = FakeRay()
+    monkeypatch.setattr(ray_engine, "_import_ray", lambda is_local: fake)
+    return fake
+
+
+def started(
+    ray: FakeRay, directory: Path, script: list, config: EngineConfig | None = None
+) -> RayJob:
+    ray.scripts.append(script)
+    engine = RayEngine(config or EngineConfig(), ("--flag",))
+    (job,) = engine.start([(RUN, directory)])
+    assert isinstance(job, RayJob)
+    return job
+
+
+def test_a_run_waits_begins_and_finishes(ray: FakeRay, tmp_path: Path) -> None:
+    script: list = []
+    needs = Resources(cores=2, accelerators=0, memory_gb=3.5)
+    job = started(ray, tmp_path, script, EngineConfig(needs))
+    assert job.ended() is None and not job.is_running
+    script.append("begun")
+    assert job.ended() is None and job.is_running
+    script.append(0)
+    assert job.ended() == Ended() == job.ended()
+    assert ray.options == {
+        "num_returns": "streaming",
+        "num_cpus": 2,
+        "num_gpus": 0,
+        "memory": 3_500_000_000,
+        "max_retries": 0,
+        "name": "pendulum-sombrl-s0",
+    }
+    assert ray.settings["address"] == "local"
+    assert ray.settings["include_dashboard"] is False
+
+
+def test_a_task_gets_what_a_local_worker_gets(
+    ray: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("NPROC", raising=False)
+    monkeypatch.delenv(SEARCH_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    started(ray, Path(), [])
+    name, config, directory, options, environment = ray.streams[0].arguments
+    assert (name, directory, options) == (RUN.name, tmp_path, ("--flag",))
+    assert config == local.config_text(RUN)
+    assert environment["OMP_NUM_THREADS"] == "3" and environment["NPROC"] == "1"
+    assert environment[SEARCH_VARIABLE] == str(tmp_path)
+    assert "JAX_COMPILATION_CACHE_DIR" not in environment
+    # Ray puts this directory first on its workers' path, so it is one that is there.
+    assert ray.settings["cwd"] == str(Path(local.__file__).parents[2])
+    assert Path.cwd() == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("message", "is_lost", "reason"),
+    [
+        (2, False, "the last line"),
+        (-9, True, "Killed by signal 9."),
+        (WorkerCrashedError("It died."), True, "Ray lost it: It died."),
+        (TaskCancelledError(), True, "Ray lost it: TaskCancelledError"),
+        (RayTaskError("Traceback\nOSError: no"), False, "OSError: no"),
+        (RuntimeEnvSetupError("no"), False, "no"),
+    ],
+)
+def test_failed_tasks_are_told_from_lost_ones(
+    ray: FakeRay, tmp_path: Path, message: Any, is_lost: bool, reason: str
+) -> None:
+    (tmp_path / "log.txt").write_text("the first line\nthe last line\n")
+    ended = started(ray, tmp_path, ["begun", message]).ended()
+    assert ended is not None and ended.failure is not None
+    assert (ended.is_lost, ended.failure.reason) == (is_lost, reason)
+
+
+def test_a_stream_that_ends_without_a_status_is_lost(
+    ray: FakeRay, tmp_path: Path
+) -> None:
+    ray.has_ended = True
+    ended = started(ray, tmp_path, ["begun"]).ended()
+    assert ended is not None and ended.is_lost
+
+
+def test_shutdown_cancels_each_task_once(ray: FakeRay, tmp_path: Path) -> None:
+    ray.scripts += [["begun"], []]
+    engine = RayEngine(EngineConfig())
+    jobs = engine.start([(RUN, tmp_path), (RUN, tmp_path)])
+    engine.shutdown(jobs)
+    assert ray.cancelled == ray.streams and all(job.ended() for job in jobs)
+
+
+@pytest.mark.parametrize(
+    ("needs", "fits"),
+    [
+        (Resources(4, 0, 8.0), True),
+        (Resources(5, 0, 8.0), False),
+        (Resources(4, 1, 8.0), False),
+        (Resources(4, 0, 8.5), False),
+    ],
+)
+def test_runs_that_no_node_has_room_for_are_refused(
+    ray: FakeRay, tmp_path: Path, needs: Resources, fits: bool
+) -> None:
+    expected = (
+        contextlib.nullcontext() if fits else pytest.raises(InputError, match="4 co")
+    )
+    with expected:
+        started(ray, tmp_path, [], EngineConfig(needs))
+
+
+PROBES = {
+    "import sys; print('Traceback'); sys.exit('ValueError: not Ray')": "not Ray",
+    "import time; time.sleep(60)": "within 0.5 s",
+}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_cluster_that_can_not_be_used_is_refused(
+    ray: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: str
+) -> None:
+    monkeypatch.setattr(ray_engine, "_CONNECT", probe)
+    if "sleep" in probe:
+        monkeypatch.setattr(ray_engine, "_CONNECT_SECONDS", 0.5)
+    with pytest.raises(InputError, match=f"'h:1'.*{PROBES[probe]}"):
+        started(ray, tmp_path, [], EngineConfig(ray=RayConfig(address="h:1")))
+    with pytest.raises(InputError, match="client server"):
+        started(ray, tmp_path, [], EngineConfig(ray=RayConfig(address="ray://h:1")))
+    assert ray.settings == {}
+
+
+def test_ray_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"driftrl\[ray\]"):
+        RayEngine(EngineConfig(ray=RayConfig(address="auto")))
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+WORKER = """
+import os, sys, time
+print(os.environ["OMP_NUM_THREADS"], len(sys.stdin.read()), flush=True)
+time.sleep({seconds})
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.3, 100])
+def test_a_node_runs_the_worker_and_ends_it_when_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    command = [sys.executable, "-c", WORKER.format(seconds=seconds)]
+    monkeypatch.setattr(local, "worker_command", lambda *_: command)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    jobs: list[local.LocalJob] = []
+    start = local.LocalJob
+    monkeypatch.setattr(
+        ray_engine, "LocalJob", lambda *a: jobs.append(start(*a)) or jobs[-1]
+    )
+    messages = run_worker("a", b"12345", tmp_path, (), {"OMP_NUM_THREADS": "7"})
+    assert next(messages) is None
+    if seconds < 1:
+        assert list(messages) == [3]
+        assert (tmp_path / "log.txt").read_text() == "7 5\n"
+        return
+    began = time.monotonic()
+    messages.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert jobs[0].process.returncode == -9 and time.monotonic() - began < 10

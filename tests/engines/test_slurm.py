@@ -1,0 +1,380 @@
+"""The Slurm engine without Slurm: what it asks for, refuses and concludes."""
+
+import json
+import os
+import signal
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftrl.config.engine import EngineConfig
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import from_dict, to_dict
+from driftrl.engines import slurm as slurm_engine
+from driftrl.engines.slurm import RunInJob, SlurmEngine, sbatch_parameters, time_limit
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
+from driftrl.plugins import SEARCH_VARIABLE
+
+RUN = configure("pendulum", "sombrl", {"episodes": 2})
+
+
+def test_what_sbatch_is_asked_for() -> None:
+    extra = {"qos": "long", "gpus-per-node": "a100:1", "nice": 5, "exclusive": True}
+    site = {"partition": "p", "account": "a", "at_once": 7, "extra": extra}
+    config = from_dict(
+        EngineConfig,
+        {
+            "resources": {"cores": 3, "accelerators": 2, "memory_gb": 1.5},
+            "slurm": {**site, "setup": ["module load cuda", "set -e"]},
+        },
+    )
+    assert from_dict(EngineConfig, to_dict(config)) == config
+    assert sbatch_parameters(config, 1, "n") == {
+        "job_name": "n",
+        "time": 1,
+        "cpus_per_task": 3,
+        "mem": "1536M",
+        "partition": "p",
+        "account": "a",
+        "gpus_per_node": 2,
+        "signal_delay_s": 5,
+        "array_parallelism": 7,
+        "setup": ["module load cuda", "set -e"],
+        "srun_args": ["--cpus-per-task=3"],
+        # As submitit spells its own, so that a type of GPU replaces their number.
+        "additional_parameters": {
+            "requeue": True,
+            "qos": "long",
+            "gpus_per_node": "a100:1",
+            "nice": 5,
+            "exclusive": True,
+        },
+    }
+    bare = sbatch_parameters(EngineConfig(), 90, "n")
+    assert bare.keys().isdisjoint({"partition", "account", "gpus_per_node", "setup"})
+    assert (bare["signal_delay_s"], bare["array_parallelism"]) == (60, 1000)
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ({"at_once": -1}, "-1"),
+        ({"extra": {"q os": "a"}}, "'q os'"),
+        ({"extra": {"qos\ntouch": "a"}}, r"'qos\\ntouch'"),
+        ({"extra": {"": "a"}}, "''"),
+        ({"extra": {"qos": "a\ntouch b"}}, r"'a\\ntouch b'"),
+        ({"extra": {"qos": "a\rb"}}, r"'a\\rb'"),
+        ({"extra": {"qos": ""}}, "''"),
+        ({"extra": {"qos": False}}, "False"),
+        ({"extra": {"qos": ["a"]}}, r"\['a'\]"),
+        ({"extra": {"cpus_per_task": 2}}, "'cpus_per_task'"),
+        ({"extra": {"Open_Mode": "a"}}, "'Open_Mode'"),
+        ({"setup": ["a", " "]}, "' '"),
+        ({"setup": ["a\nb"]}, r"'a\\nb'"),
+    ],
+)
+def test_options_that_sbatch_can_not_have(table: dict[str, Any], value: str) -> None:
+    with pytest.raises(InputError, match=value):
+        from_dict(EngineConfig, {"slurm": table}, "engine")
+
+
+@pytest.mark.parametrize(
+    ("listed", "partition", "minutes", "limit"),
+    [
+        ("short*|10:00|1:00:00\nlong|n/a|infinite", "", 0, 10),
+        ("short*|10:00|1:00:00\nlong|n/a|infinite", "", 60, 60),
+        ("short*|10:00|1:00:00", "", 61, None),
+        ("long|n/a|infinite", "", 0, None),  # no default partition
+        ("long|n/a|infinite", "long", 0, 525_600),
+        ("a|n/a|2-00:10:00\nb|n/a|1:00:00", "a,b", 0, 60),
+        ("", "typo", 0, None),
+    ],
+)
+def test_time_limits(
+    slurm: Any, listed: str, partition: str, minutes: int, limit: int | None
+) -> None:
+    slurm.answer("sinfo", f"printf '{listed}\\n'" if listed else "true")
+    if limit is None:
+        with pytest.raises(InputError):
+            time_limit(partition, minutes)
+    else:
+        assert time_limit(partition, minutes) == limit
+    assert slurm.calls("sinfo")[0].endswith(f"--partition {partition}") == bool(
+        partition
+    )
+
+
+def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: Any) -> None:
+    slurm.answer("sinfo", "echo 'sinfo: error: no controller' >&2; exit 1")
+    with pytest.raises(InputError, match="answer: no controller."):
+        SlurmEngine(EngineConfig())
+    (slurm.path / "sbatch").unlink()
+    monkeypatch.setenv("PATH", str(slurm.path))
+    with pytest.raises(InputError, match="no sbatch"):
+        SlurmEngine(EngineConfig())
+    monkeypatch.setattr(slurm_engine, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"driftrl\[slurm\]"):
+        SlurmEngine(EngineConfig())
+
+
+def engine_with(
+    slurm: Any, monkeypatch: pytest.MonkeyPatch, listed: str
+) -> tuple[SlurmEngine, list[Any]]:
+    """Return an engine with this queue, and a list of what it will submit."""
+    slurm.answer("squeue", f"printf '{listed}'")
+    submitted: list[Any] = []
+
+    def submit(folder: Path, parameters: dict, calls: tuple) -> list[str]:
+        submitted.append((parameters, calls))
+        return [f"9_{index}" for index in range(len(calls[0]))]
+
+    monkeypatch.setattr(slurm_engine, "_submit_array", submit)
+    return SlurmEngine(EngineConfig(), ("--option",)), submitted
+
+
+def directories(tmp_path: Path, *runs: RunConfig) -> list[tuple[RunConfig, Path]]:
+    for run in runs:
+        (tmp_path / "out" / run.name).mkdir(parents=True)
+    return [(run, tmp_path / "out" / run.name) for run in runs]
+
+
+def test_running_jobs_are_found_and_only_the_others_submitted(
+    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [replace(RUN, seed=seed) for seed in range(5)]
+    pairs = directories(tmp_path, *runs)
+    folder = tmp_path / "out" / ".slurm"
+    folder.mkdir()
+    names = [run.name for run in runs[:4]]
+    (folder / "driftrl-out-a.json").write_text(json.dumps(names))
+    (folder / "7_3.status").write_text("2")  # has failed, which Slurm does not know yet
+    listed = (
+        "7_0 RUNNING driftrl-out-a\\n7_1 PENDING driftrl-out-a\\n"
+        "7_2 TIMEOUT driftrl-out-a\\n7_3 COMPLETING driftrl-out-a\\n"
+        "8_4 RUNNING driftrl-other-b\\n"
+    )
+    monkeypatch.setattr(slurm_engine, "_ASK_SECONDS", 60.0)
+    monkeypatch.setenv(SEARCH_VARIABLE, "/mine")
+    engine, submitted = engine_with(slurm, monkeypatch, listed)
+    jobs: Any = engine.start(pairs)
+    assert [job.id for job in jobs] == ["7_0", "7_1", "9_0", "9_1", "9_2"]
+    assert [job.is_running for job in jobs[:2]] == [True, False]
+    assert jobs[2].ended() is None, "Slurm was not asked since it was submitted"
+    ((parameters, calls),) = submitted
+    places, configs, options, environments = calls
+    assert places == [str(place) for _, place in pairs[2:]]
+    assert [f"seed = {seed}\n" in configs[seed - 2] for seed in (2, 3, 4)] == [True] * 3
+    assert options[0] == ("--option",) and environments[0][SEARCH_VARIABLE] == "/mine"
+    listing = folder / f"{parameters['job_name']}.json"
+    assert json.loads(listing.read_bytes()) == [run.name for run in runs[2:]]
+
+
+def test_shutdown_leaves_the_jobs_and_says_how_to_cancel_them(
+    slurm: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pairs = directories(tmp_path, *(replace(RUN, seed=seed) for seed in range(3)))
+    engine, _ = engine_with(slurm, monkeypatch, "")
+    with engine:
+        jobs = engine.start(pairs)
+        engine.shutdown([])
+        engine.shutdown(jobs)
+    printed = capsys.readouterr().out
+    assert "3 jobs" in printed and printed.endswith("scancel 9\n")
+    assert slurm.calls("scancel") == []
+    jobs[1].stop()
+    assert slurm.calls("scancel") == ["9_1"]
+    noted = json.loads((pairs[1][1] / "job.json").read_bytes())
+    assert noted == {"engine": "slurm", "id": "9_1", "state": "CANCELLED"}
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "episodes", "reason", "is_lost"),
+    [
+        ("RUNNING", "0", 2, None, False),
+        ("COMPLETING", "2", 0, "the last line", False),
+        ("FAILED", "-9", 1, "signal 9", True),
+        ("OUT_OF_MEMORY", "-9", 1, "memory_gb = 2", False),
+        ("OUT_OF_MEMORY", "begun", 1, "memory_gb = 2", False),
+        ("CANCELLED", "begun", 1, "cancelled", False),
+        ("CANCELLED", "", 0, "cancelled", False),
+        ("TIMEOUT", "begun", 1, "TIMEOUT", True),
+        ("NODE_FAIL", "begun", 1, "NODE_FAIL", True),
+        ("NODE_FAIL", "begun", 2, None, False),
+        ("PREEMPTED", "", 0, "PREEMPTED", True),
+        ("FAILED", "begun", 1, "FAILED", True),
+        ("FAILED", "", 0, "no such module", False),
+        ("", "begun", 1, "forgot", True),
+        ("", "", 2, None, False),
+    ],
+)
+def test_how_jobs_end(
+    slurm: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    status: str,
+    episodes: int,
+    reason: str | None,
+    is_lost: bool,
+) -> None:
+    ((run, directory),) = directories(slurm.path.parent, RUN)
+    engine, _ = engine_with(slurm, monkeypatch, "")
+    (job,) = engine.start([(run, directory)])
+    slurm.answer("squeue", f"echo '9_0 {state} n'" if state else "true")
+    folder = directory.parent / ".slurm"
+    if status:
+        (folder / "9_0.status").write_text(status)
+    (folder / "9_0_0_log.err").write_text("error\nno such module\n")
+    (directory / "log.txt").write_text("first\nthe last line\n")
+    (directory / "checkpoint" / f"{episodes:06d}").mkdir(parents=True)
+    ended = job.ended()
+    assert ended is not None and ended.is_lost == is_lost
+    assert (ended.failure is None) == (reason is None)
+    if ended.failure is not None:
+        assert reason is not None and reason in ended.failure.reason
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ("PENDING", ""),
+        ("RUNNING", "begun"),
+        ("RUNNING", "-9"),
+        ("A_NEW_STATE", "begun"),
+    ],
+)
+def test_jobs_that_go_on_are_noted(
+    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, status: str
+) -> None:
+    ((run, directory),) = directories(tmp_path, RUN)
+    engine, _ = engine_with(slurm, monkeypatch, "")
+    (job,) = engine.start([(run, directory)])
+    slurm.answer("squeue", f"echo '9_0 {state} n'")
+    if status:
+        (directory.parent / ".slurm" / "9_0.status").write_text(status)
+    assert job.ended() is None
+    noted = json.loads((directory / "job.json").read_bytes())
+    assert noted["state"] == ("FAILED" if status == "-9" else state)
+    slurm.answer("squeue", "exit 1")  # a controller that is down loses no job
+    assert job.ended() is None
+
+
+def test_jobs_that_sbatch_refuses(
+    slurm: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Refused(RuntimeError):
+        pass
+
+    class Executor:
+        def __init__(self, folder: Path, max_num_timeout: int, python: str) -> None:
+            assert python == f"{sys.executable} -P"
+
+        def update_parameters(self, **parameters: Any) -> None:
+            assert parameters["time"] == 10
+
+        def map_array(self, task: RunInJob, *arguments: list[Any]) -> None:
+            print("sbatch: error: printed as well", file=sys.stderr)
+            raise Refused("sbatch: error: Invalid account\n")
+
+    errors = types.ModuleType("submitit.core.utils")
+    errors.__dict__.update(FailedJobError=Refused, FailedSubmissionError=Refused)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "submitit.core", types.ModuleType("core"))
+        patch.setitem(sys.modules, "submitit.core.utils", errors)
+        sys.modules["submitit"].__dict__["SlurmExecutor"] = Executor
+        with pytest.raises(InputError, match="Invalid account.$"):
+            SlurmEngine(EngineConfig()).start(directories(tmp_path, RUN))
+    assert capsys.readouterr().err == ""
+
+
+class Job:
+    """The inside of a job whose worker is a Python program."""
+
+    def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch, program: str) -> None:
+        self.directory = tmp_path / "out" / "run"
+        self.directory.mkdir(parents=True)
+        (tmp_path / "out" / ".slurm").mkdir()
+        command = [sys.executable, "-c", program]
+        patch.setattr(slurm_engine, "worker_command", lambda *_: command)
+        patch.setenv("SLURM_ARRAY_JOB_ID", "7")
+        patch.setenv("SLURM_ARRAY_TASK_ID", "3")
+        again = types.ModuleType("submitit.helpers")
+        again.__dict__["DelayedSubmission"] = lambda *arguments: arguments
+        patch.setitem(sys.modules, "submitit.helpers", again)
+        self.call = (str(self.directory), "config", (), {"X": "1"})
+
+    def files(self) -> tuple[str, str, str]:
+        """Return the log, the status, and the state that ``watch`` sees."""
+        folder = self.directory.parent / ".slurm"
+        state = json.loads((self.directory / "job.json").read_bytes())["state"]
+        log = (self.directory / "log.txt").read_text()
+        return log, (folder / "7_3.status").read_text(), state
+
+
+@pytest.mark.parametrize(
+    ("program", "log", "status", "exit_status"),
+    [
+        ("import os; print(input(), os.environ['X'])", "config 1\n", "0", None),
+        ("raise SystemExit(2)", "", "2", 2),
+        ("import os; os.kill(os.getpid(), 9)", "", "-9", 137),
+        # A warning of the time limit is for submitit, not for the worker.
+        (
+            "import os; os.kill(os.getpid(), 10); os.kill(os.getpid(), 12)",
+            "",
+            "0",
+            None,
+        ),
+    ],
+)
+def test_what_a_job_reports(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    log: str,
+    status: str,
+    exit_status: int | None,
+) -> None:
+    job = Job(tmp_path, monkeypatch, program)
+    if exit_status is None:
+        RunInJob()(*job.call)
+    else:
+        with pytest.raises(SystemExit) as ended:
+            RunInJob()(*job.call)
+        assert ended.value.code == exit_status
+    assert job.files() == (log, status, "FAILED" if exit_status else "COMPLETED")
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PREEMPTED"])
+def test_a_job_that_is_asked_to_end_is_requeued_once(
+    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    program = f"import os; os.kill(os.getpid(), {int(signal.SIGTERM)})"
+    job = Job(tmp_path, monkeypatch, program)
+    slurm.answer("squeue", f"echo {state}")
+    with pytest.raises(SystemExit):
+        RunInJob()(*job.call)
+    assert slurm.calls("scontrol") == ["requeue 7_3"] * (state == "RUNNING")
+    assert job.files()[1] == "begun"
+
+
+def test_time_limits_without_an_episode_end_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch, "")
+    run = RunInJob()
+    run(*job.call)
+    assert run.checkpoint(*job.call)[1:] == (*job.call, 1)
+    assert run.checkpoint(*job.call, 1)[-1] == 2 and job.files()[2] == "PENDING"
+    os.makedirs(job.directory / "checkpoint" / "000004")
+    assert run.checkpoint(*job.call, 2)[-1] == 0
+    run(*job.call)
+    assert run.checkpoint(*job.call, 2) is None
+    log, status, state = job.files()
+    assert "engine.resources.minutes" in log and (status, state) == ("1", "FAILED")
