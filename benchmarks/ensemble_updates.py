@@ -152,9 +152,20 @@ def updates(config: EnsembleConfig) -> Callable[[], object]:
     size, key = jnp.asarray(ROWS - 100), jax.random.key(0)
     state = ensemble.initial_state(STATES, ACTIONS, config, key=key)
     state = ensemble.with_statistics(state, data, size)
-    return lambda: ensemble.train(
-        state, data, size, config, updates=REPEATS, batch=BATCH, key=key
-    )
+    separate = (config.members,) if config.separate_batches else ()
+
+    @jax.jit
+    def train(state: ensemble.EnsembleState) -> ensemble.EnsembleState:
+        def one(
+            state: ensemble.EnsembleState, key: jax.Array
+        ) -> tuple[ensemble.EnsembleState, jax.Array]:
+            rows = jax.random.randint(key, (*separate, BATCH), 0, size)
+            batch = ensemble.Samples(data.inputs[rows], data.outputs[rows])
+            return ensemble.update(state, batch, config)
+
+        return jax.lax.scan(one, state, jax.random.split(key, REPEATS))[0]
+
+    return lambda: train(state)
 
 
 def rollouts() -> Callable[[], object]:

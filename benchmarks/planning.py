@@ -37,7 +37,7 @@ from driftrl.envs import pendulum
 from driftrl.envs.tasks import configure, task_named
 from driftrl.memory.episodes import EpisodeMemory, load_memory
 from driftrl.models import gp
-from driftrl.models.base import Prediction
+from driftrl.models.gp import Prediction
 from driftrl.training.loop import run
 from driftrl.types import Data
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from driftrl import io as atomic
+from driftrl import io as driftrl_io
 from driftrl.io import remove_leftovers, write_atomically
 
 
@@ -45,7 +45,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(atomic.os, step, fail)
+    monkeypatch.setattr(driftrl_io.os, step, fail)
     with pytest.raises(type(error)):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
@@ -92,8 +92,8 @@ def test_data_reach_the_disk_before_the_name(
         steps.append("rename")
         replace(source, target)
 
-    monkeypatch.setattr(atomic.os, "fsync", logged_fsync)
-    monkeypatch.setattr(atomic.os, "replace", logged_replace)
+    monkeypatch.setattr(driftrl_io.os, "fsync", logged_fsync)
+    monkeypatch.setattr(driftrl_io.os, "replace", logged_replace)
     write_atomically(tmp_path / "file", b"all of it")
     assert steps == ["all of it", "rename", "directory"]
 
@@ -101,9 +101,9 @@ def test_data_reach_the_disk_before_the_name(
 def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal, sys\n"
-        "from driftrl import atomic\n"
-        "atomic.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "atomic.write_atomically(pathlib.Path(sys.argv[1]), b'new')\n"
+        "from driftrl import io\n"
+        "io.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "io.write_atomically(pathlib.Path(sys.argv[1]), b'new')\n"
     )
     path = tmp_path / "file"
     write_atomically(path, b"old")

@@ -24,7 +24,9 @@ _HOMES = {
     "configure": "driftrl.envs.tasks",
     "freeze": "driftrl.envs.drifting",
     "machine": "driftrl.envs.custom",
+    "load": "driftrl.analysis.load",
     "make_env": "driftrl.envs.drifting",
+    "regret": "driftrl.analysis.regret",
     "run": "driftrl.training.loop",
     "train": "driftrl.training.train",
 }

@@ -1,21 +1,23 @@
 """The record of a run: one JSON line an episode, appended and never rewritten.
 
 A row is complete once its line ends; a process that dies while writing leaves at most
-an unterminated last line, which every reader here ignores.  Anything else that cannot
-be read is damage and is reported with its file and line, never skipped.
+an unterminated last line, which every reader here ignores.  Beside its columns a row
+has ``sum``, a checksum of them; rows of version 0.1.0 have none.  Anything that can't
+be read is reported with its file and line, never skipped.
 """
 
 import json
 import math
 import operator
 import os
+import sys
 import time
 import tomllib
+import zlib
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NoReturn, Self, get_type_hints
 
 from driftrl.config.toml import upgraded
 from driftrl.errors import CorruptFile, InputError, require
@@ -37,15 +39,15 @@ COLUMNS: dict[str, Any] = {
     column.name: _HINTS[column.name] for column in fields(EpisodeRecord)
 }
 """Type of each column of a record, in the order in which they are written."""
-_PLAIN: dict[str, Any] = {
-    name: float if kind == _OPTIONAL_FLOAT else kind for name, kind in COLUMNS.items()
-}
-"""Type of what a column nearly always holds."""
 _DEFAULTS: dict[str, Any] = {
     column.name: column.default
     for column in fields(EpisodeRecord)
     if column.default is not MISSING
 }
+_LEAST = {"episode": 1, "steps": 1, "first_retained": 1, "transitions": 0}
+_MOST = 2**53  # beyond it, a number in JSON need not be exact
+_LARGEST = sys.float_info.max
+_SUM = "sum"
 
 
 def encode_record(record: EpisodeRecord) -> str:
@@ -55,7 +57,16 @@ def encode_record(record: EpisodeRecord) -> str:
     JSON has no NaN or infinity, so these become null.
     """
     row = {name: _to_json(getattr(record, name), COLUMNS[name]) for name in COLUMNS}
-    return json.dumps(row, allow_nan=False)
+    return json.dumps({**row, _SUM: _checksum(row)}, allow_nan=False)
+
+
+def _checksum(row: dict[str, Any]) -> str:
+    """Return the CRC-32 of a row as JSON, whatever the white space of its line is.
+
+    The time an episode took doesn't count: rows of a repeated run differ in it alone.
+    """
+    counted = {name: value for name, value in row.items() if name != "wall_s"}
+    return f"{zlib.crc32(json.dumps(counted).encode()):08x}"
 
 
 def _to_json(value: Any, kind: Any) -> int | float | bool | None:
@@ -102,20 +113,15 @@ class RecordWriter:
             os.close(self._file)
             self._file = -1
 
-    def __enter__(self) -> "RecordWriter":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def read_records(path: str | Path) -> list[EpisodeRecord]:
-    """Return the complete rows of a record, episode n in place n − 1.
+    """Return the complete rows of a record, that of episode n at index n − 1.
 
     An unterminated last line is dropped.  Columns that this version does not know are
     ignored, and one that is missing has its default or else, if it is optional, is
@@ -123,14 +129,26 @@ def read_records(path: str | Path) -> list[EpisodeRecord]:
     required is read as NaN.
 
     Raises:
-        InputError: there is no such file.
-        CorruptFile: a complete line is not a row, or not the row of its episode.
+        InputError: There is no such file.
+        CorruptFile: A complete line is not a row, or not the row of its episode.
     """
-    path = Path(path)
-    return [
-        _decode_line(line, path, number)
-        for number, line in enumerate(_complete_lines(path), start=1)
-    ]
+    records, damage = readable_records(path)
+    if damage is not None:
+        raise damage
+    return records
+
+
+def readable_records(
+    path: str | Path,
+) -> tuple[list[EpisodeRecord], CorruptFile | None]:
+    """Return the rows before the first damaged one, and what is wrong with that."""
+    path, records = Path(path), []
+    for number, line in enumerate(_complete_lines(path), start=1):
+        try:
+            records.append(_decode_line(line, path, number))
+        except CorruptFile as damage:
+            return records, damage
+    return records, None
 
 
 def has_torn_row(path: str | Path) -> bool:
@@ -173,26 +191,28 @@ def _complete_lines(path: Path) -> list[bytes]:
 
 
 def _decode_line(line: bytes, path: Path, number: int) -> EpisodeRecord:
-    place = f"Line {number} of {path}"
+    where = f"Line {number} of {path}"
     try:
         row = _STRICT.decode(line.decode())
-    except ValueError as error:
+        if not isinstance(row, dict):
+            raise _damaged(f"{where} is not a row but {line.decode()[:60]!r}")
+        if row.pop(_SUM, None) not in (None, _checksum(row)):
+            raise _damaged(f"{where} was changed: its checksum does not match")
+    except (ValueError, RecursionError) as error:
         # Without the line and column within this line, which json adds.
-        why = getattr(error, "msg", error)
-        raise _damaged(f"{place} is not strict JSON: {why}") from error
-    if not isinstance(row, dict):
-        raise _damaged(f"{place} is not a row but {line.decode()[:60]!r}")
-    values = {name: _from_json(row, name, place) for name in COLUMNS}
+        reason = getattr(error, "msg", error)
+        raise _damaged(f"{where} is not strict JSON: {reason}") from error
+    values = {name: _from_json(row, name, where) for name in COLUMNS}
     if values["episode"] != number:
         raise _damaged(
-            f"{place} holds episode {values['episode']} where episode {number} "
+            f"{where} holds episode {values['episode']} where episode {number} "
             "belongs: rows are missing, repeated or out of order"
         )
     return EpisodeRecord(**values)
 
 
 def _damaged(what: str) -> CorruptFile:
-    return CorruptFile(f"{what}. Delete the run's directory and repeat the study.")
+    return CorruptFile(f"{what}. Restore the file from a copy, or repeat the run.")
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -203,27 +223,27 @@ def _refuse_constant(name: str) -> NoReturn:
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _from_json(row: dict[str, Any], name: str, place: str) -> Any:
+def _from_json(row: dict[str, Any], name: str, where: str) -> Any:
     kind: Any = COLUMNS[name]
+    if name not in row and name not in _DEFAULTS and kind != _OPTIONAL_FLOAT:
+        raise _damaged(f"{where} has no column {name!r}")
     value: Any = row.get(name, _DEFAULTS.get(name))
-    if type(value) is _PLAIN[name]:
-        return value
-    if kind == _OPTIONAL_FLOAT and value is None:
+    if value is None and kind == _OPTIONAL_FLOAT:
         return None
-    if name not in row and name not in _DEFAULTS:
-        raise _damaged(
-            f"{place} has no column {name!r}, so it is damaged or of a version of "
-            "driftrl unlike this one"
-        )
-    if kind is float and value is None:
+    if value is None and kind is float:
         return math.nan
-    if kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float):
-        return float(value)
     # type() and not isinstance(): True is an int to Python, but not to a record.
-    if type(value) is not kind:
-        wanted = getattr(kind, "__name__", "float")
-        raise _damaged(f"{place}: column {name!r} is {value!r}, which is no {wanted}")
-    return value
+    if kind is bool and type(value) is bool:
+        return value
+    if kind is int and type(value) is int and _LEAST[name] <= value <= _MOST:
+        return value
+    number = kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float)
+    # The comparison is exact, also for integers too large for a float.
+    if number and -_LARGEST <= value <= _LARGEST:
+        return float(value)
+    shown = type(value).__name__ if isinstance(value, list | dict) else str(value)[:40]
+    wanted = getattr(kind, "__name__", "float")
+    raise _damaged(f"{where}: column {name!r} is {shown}, which is no valid {wanted}")
 
 
 @dataclass(frozen=True)
@@ -346,12 +366,12 @@ def group_by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = tomllib.loads(path.read_bytes().decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptFile(f"{path} is not valid TOML: {error}.") from error
     for key, kind in {"task": str, "method": str, "seed": int, "episodes": int}.items():
         if type(config.get(key)) is not kind:
             raise CorruptFile(
                 f"{path} must have {key!r} of type {kind.__name__}, "
-                f"found {config.get(key)!r}."
+                f"found {str(config.get(key))[:40]}."
             )
     return upgraded(config)

@@ -132,7 +132,7 @@ def test_soft_resets_keep_the_clock_of_the_rule_or_their_own(
     found = learned(rows=2, config=config, **told)
     assert bool(found.softly_reset) == due
     assert same(found.policy.actor, start().policy.actor) != due
-    assert agent(config).policy(found).notes["soft_reset"] == due
+    assert agent(config).policy(found).metrics["soft_reset"] == due
 
 
 def test_a_reset_that_changes_nothing_is_none() -> None:
@@ -313,10 +313,10 @@ def test_theory_weight_by_hand() -> None:
 
 def test_notes_name_columns_of_the_record() -> None:
     names = {"temperature", "entropy", "q", "critic_loss", "model_loss", "bonus"}
-    assert set(agent().policy(learned()).notes) == {*names, "soft_reset"}
-    assert set(agent().policy(start()).notes) == {"soft_reset"}
+    assert set(agent().policy(learned()).metrics) == {*names, "soft_reset"}
+    assert set(agent().policy(start()).metrics) == {"soft_reset"}
     model_free = SACAgentConfig(CONFIG.sac, CONFIG.learning)
-    notes = agent(model_free).policy(learned(config=model_free)).notes
+    notes = agent(model_free).policy(learned(config=model_free)).metrics
     assert set(notes) == {"soft_reset", *names} - {"model_loss", "bonus"}
 
 

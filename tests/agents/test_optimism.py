@@ -14,7 +14,7 @@ from driftrl.agents.optimism import (
     intrinsic_reward,
 )
 from driftrl.errors import InputError
-from driftrl.models.base import Prediction
+from driftrl.models.gp import Prediction
 
 
 def prediction(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from driftrl.agents.planning_objective import optimistic_return
-from driftrl.models.base import Prediction
+from driftrl.models.gp import Prediction
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from driftrl.cli.bound import bound_columns
-from driftrl.cli.regret import compare
+from driftrl.cli.recorded import compare
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.tasks import configure
 from driftrl.figures.write import write_report

@@ -42,9 +42,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Called:
     monkeypatch.setattr(reproduce, "write_and_tell", found.report)
     monkeypatch.setattr("driftrl.training.speed.product_rate", lambda: REFERENCE_RATE)
     # Networks would be made to know their size; tests/training has the real ones.
-    monkeypatch.setattr(
-        "driftrl.training.expected.expected_bytes", lambda run: 1_000_000
-    )
+    monkeypatch.setattr("driftrl.training.speed.expected_bytes", lambda run: 1_000_000)
     return found
 
 

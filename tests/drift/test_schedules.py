@@ -1,8 +1,5 @@
 """Schedules: numbers computed by hand, and what every schedule promises."""
 
-import ast
-import dataclasses
-import inspect
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -27,6 +24,8 @@ from driftrl.drift.schedules import (
     RandomWalk,
     Schedule,
     Step,
+    extremes,
+    value_at,
 )
 from driftrl.errors import InputError
 
@@ -256,21 +255,6 @@ def test_bounds_are_never_left(kind: str, low: float, width: float, clock: int) 
     assert low <= _build(kind, **bounds, **more)(clock) <= low + width
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_field_is_described_in_one_sentence(kind: str) -> None:
-    (tree,) = ast.parse(inspect.getsource(SCHEDULES[kind])).body
-    assert isinstance(tree, ast.ClassDef)
-    described = {}
-    for statement, following in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
-            assert isinstance(following.value, ast.Constant)
-            described[ast.unparse(statement.target)] = str(following.value.value)
-    names = [field.name for field in dataclasses.fields(SCHEDULES[kind])]
-    assert sorted(described) == sorted(names)
-    for text in described.values():
-        assert text.endswith(".") and text.count(". ") == 0 and "\n" not in text
-
-
 def test_numbers_are_stored_as_plain_floats_and_ints(unchecked: Unchecked) -> None:
     plain = unchecked(schedules)
     mixed = plain.Exponential(theta_max=np.float32(2), theta_min=1, start=np.int64(10))
@@ -290,80 +274,66 @@ def test_numbers_are_stored_as_plain_floats_and_ints(unchecked: Unchecked) -> No
     assert plain.Constant()(np.int64(3)) == 2.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("clock", [-1, 1.0, True, "3", None, math.nan])
-def test_bad_clocks_are_refused(unchecked: Unchecked, kind: str, clock: Any) -> None:
-    schedule = unchecked(schedules).SCHEDULES[kind]()
-    sentence = f"clock .* must be a whole number, at least 0; received {clock!r}\\."
-    with pytest.raises(InputError, match=sentence):
-        schedule(clock)
-
-
 def test_an_unknown_drift_has_no_value() -> None:
     assert math.isnan(SCHEDULES["unknown"]()(7))
 
 
-REFUSALS: list[tuple[str, dict[str, Any], str]] = [
-    ("constant", {"value": math.nan}, "value must be a finite number; received nan"),
-    ("constant", {"value": "2"}, "value must be a finite number; received '2'"),
-    ("constant", {"value": True}, "value must be a finite number; received True"),
-    ("exponential", {"rate": -0.1}, r"rate must be at least 0; received -0\.1"),
-    ("exponential", {"rate": math.inf}, "rate must be a finite number; received inf"),
-    ("linear", {"duration": 0}, "duration must be a whole number, at least 1"),
-    ("cyclic", {"period": 0}, "period must be a whole number, at least 1; received 0"),
-    ("cyclic", {"period": 2.5}, "period must be a whole number, at least 1"),
-    ("random_walk", {"scale": -1.0}, r"scale must be at least 0; received -1\.0"),
-    ("random_walk", {"initial": 2.5}, r"initial must be between 1\.0 and 2\.0; rec"),
-    ("random_walk", {"seed": -1}, "seed must be a whole number, at least 0"),
-    ("geometric", {"ratio": 0.0}, r"ratio must be above 0 and at most 1; received 0"),
-    ("geometric", {"ratio": 1.1}, r"ratio must be above 0 and at most 1; received 1"),
-    ("geometric", {"theta_min": -1.0}, r"theta_min must be at least 0; received -1"),
-    ("logarithmic", {"rate": -0.1}, r"rate must be at least 0; received -0\.1"),
-    ("piecewise", {"values": (2.0, math.nan)}, "values must be finite numbers; rec"),
-    ("piecewise", {"values": (1.0,)}, "received 1 values and 1 boundaries"),
-    ("piecewise", {"boundaries": (-1,)}, "boundaries must be increasing whole numbers"),
-    ("piecewise", {"boundaries": ("a",)}, "boundaries must be increasing whole number"),
-    (
-        "piecewise",
-        {"values": (1.0, 2.0, 3.0), "boundaries": (5, 5)},
-        r"boundaries must be increasing whole numbers, at least 0; received \(5, 5\)",
-    ),
-    ("join", {"parts": ()}, "received 0 parts and 1 boundaries"),
-    ("join", {"parts": ("step", "step")}, "parts must be schedules other than a join"),
-    ("join", {"boundaries": (3, 2)}, "boundaries must be increasing whole numbers"),
-    *[
-        (kind, {"theta_max": 1.0, "theta_min": 1.5}, r"at most theta_max, which is 1\.")
-        for kind in BOUNDED
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("constant", "value", math.nan),
+        ("constant", "value", "2"),
+        ("constant", "value", True),
+        ("exponential", "rate", -0.1),
+        ("exponential", "rate", math.inf),
+        ("linear", "duration", 0),
+        ("cyclic", "period", 0),
+        ("cyclic", "period", 2.5),
+        ("random_walk", "scale", -1.0),
+        ("random_walk", "initial", 2.5),
+        ("random_walk", "seed", -1),
+        ("geometric", "ratio", 0.0),
+        ("geometric", "ratio", 1.1),
+        ("geometric", "theta_min", -1.0),
+        ("logarithmic", "rate", -0.1),
+        ("step", "theta_max", 0.5),
+        ("step", "theta_max", math.nan),
+        ("step", "theta_min", -math.inf),
+        ("step", "theta_min", -1.7e308),
+        ("step", "start", -1),
+        ("step", "start", 1.5),
+        ("piecewise", "values", (2.0, math.nan)),
+        ("piecewise", "values", (1.0,)),
+        ("piecewise", "boundaries", (-1,)),
+        ("piecewise", "boundaries", ("a",)),
+        ("piecewise", "boundaries", (5, 5)),
+        ("join", "parts", ()),
+        ("join", "parts", ("step", "step")),
+        ("join", "boundaries", (3, 2)),
     ],
-    *[(kind, {"theta_max": math.nan}, "theta_max must be a fin") for kind in BOUNDED],
-    *[(kind, {"theta_min": -math.inf}, "theta_min must be a f") for kind in BOUNDED],
-    *[(kind, {"start": -1}, "start must be a whole number, at le") for kind in BOUNDED],
-    *[(kind, {"start": 1.5}, "start must be a whole number, at l") for kind in BOUNDED],
-    *[
-        (kind, {"theta_max": 1e308, "theta_min": -1e308}, "theta_max must be within")
-        for kind in BOUNDED
-    ],
-]
-
-
-@pytest.mark.parametrize(("kind", "values", "sentence"), REFUSALS)
+)
 def test_bad_fields_are_refused(
-    unchecked: Unchecked, kind: str, values: dict[str, Any], sentence: str
+    unchecked: Unchecked, kind: str, name: str, value: Any
 ) -> None:
-    with pytest.raises(InputError, match=f"Schedule '{kind}': .*{sentence}"):
-        unchecked(schedules).SCHEDULES[kind](**values)
+    with pytest.raises(InputError, match=f"Schedule '{kind}'"):
+        unchecked(schedules).SCHEDULES[kind](**{name: value})
 
 
-def test_a_join_is_no_part_of_a_join(unchecked: Unchecked) -> None:
-    plain = unchecked(schedules)
-    with pytest.raises(InputError, match=r"other than a join; received Join\("):
-        plain.Join(parts=(plain.Constant(), plain.Join()))
+def test_extremes_by_hand() -> None:
+    assert extremes(Constant(3.0)) == (3.0, 3.0)
+    assert extremes(Step(2.0, 0.5)) == (0.5, 2.0)
+    assert extremes(Piecewise((4.0, 1.0, 2.0), (1, 2))) == (1.0, 4.0)
+    inner = Join((Step(9.0, 7.0), Constant(1.0)), (5,))
+    assert extremes(Join((inner, Constant(8.0)), (20,))) == (1.0, 9.0)
+    assert extremes(lambda clock: 10.0 * clock) == (10.0, 10.0)
 
 
-def test_no_schedule_is_left_out_of_the_registry() -> None:
-    defined = {
-        item
-        for item in vars(schedules).values()
-        if isinstance(item, type) and hasattr(item, "kind")
-    }
-    assert defined == set(SCHEDULES.values())
+def test_any_callable_is_a_schedule() -> None:
+    assert value_at(lambda clock: np.float32(clock / 2), 3) == 1.5
+    assert Join((lambda clock: 7 * clock, Constant(1.0)), (4,))(4) == 28
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, None, "2", True, [1.0]])
+def test_nonsense_from_a_schedule_is_refused(value: Any) -> None:
+    with pytest.raises(InputError, match="at 12"):
+        value_at(lambda clock: value, 12)

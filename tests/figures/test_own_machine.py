@@ -15,7 +15,7 @@ import pytest
 
 from driftrl.cli.main import main
 from driftrl.cli.progress import run_progress
-from driftrl.cli.regret import compare
+from driftrl.cli.recorded import compare
 from driftrl.config.toml import toml_text
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError

@@ -6,7 +6,7 @@ import pytest
 from tests.figures.test_own_machine import own_run, written
 
 from driftrl.cli.main import main
-from driftrl.cli.regret import compare
+from driftrl.cli.recorded import compare
 from driftrl.oracles.values import OracleTable
 from driftrl.records import Run
 from driftrl.types import EpisodeRecord

@@ -22,7 +22,6 @@ KEY = jax.random.key(7)
 # Compiled whole, these take less time than their pieces one by one.
 measure = jax.jit(ensemble.with_statistics)
 update = jax.jit(ensemble.update, static_argnums=2)
-draw = jax.jit(ensemble.draw, static_argnums=(2, 3))
 
 
 def transitions(rows: int, seed: int = 0) -> Samples:
@@ -41,12 +40,6 @@ def normalised_state() -> EnsembleState:
 
 def member(state: EnsembleState, index: int) -> MLP:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[index], state.members)
-
-
-def assert_same(found: object, expected: object) -> None:
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    for left, right in pairs:
-        np.testing.assert_array_equal(left, right)
 
 
 def manual_steps(
@@ -104,10 +97,9 @@ def test_an_update_is_that_of_single_networks(clip: float) -> None:
         ensemble.regression_loss(state.members, state.statistics, batches[0])
     )
     for number, batch in enumerate(batches):
-        state, metrics = update(state, batch, config)
+        state, loss = update(state, batch, config)
         if number == 0:
-            assert float(metrics.loss) == pytest.approx(before, rel=1e-5)
-            assert float(metrics.gradient_norm) > 0.5  # the smaller limit does act
+            assert float(loss) == pytest.approx(before, rel=1e-5)
     assert int(state.updates) == 3
     for index in range(E):
         for found, wanted in zip(
@@ -116,80 +108,6 @@ def test_an_update_is_that_of_single_networks(clip: float) -> None:
             strict=True,
         ):
             np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-5)
-
-
-def test_training_is_a_loop_of_updates() -> None:
-    data = transitions(50)
-    size = jnp.asarray(33)
-    state = measure(normalised_state(), data, size)
-    found, metrics = ensemble.train(
-        state, data, size, SMALL, updates=4, batch=16, key=KEY
-    )
-    losses = []
-    for key in jax.random.split(KEY, 4):
-        batch = draw(data, size, SMALL, 16, key=key)
-        state, seen = update(state, batch, SMALL)
-        losses.append(float(seen.loss))
-    assert float(metrics.loss) == pytest.approx(np.mean(losses), rel=1e-4)
-    for left, right in zip(jax.tree.leaves(found), jax.tree.leaves(state), strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-5)
-
-
-def test_same_key_same_training() -> None:
-    data, size = transitions(50), jnp.asarray(50)
-    state = normalised_state()
-
-    def trained(key: jax.Array) -> EnsembleState:
-        return ensemble.train(state, data, size, SMALL, updates=3, batch=8, key=key)[0]
-
-    assert_same(trained(KEY), trained(KEY))
-    weights = [trained(jax.random.key(k)).members.layers[0].weight for k in (1, 2)]
-    assert float(jnp.abs(weights[0] - weights[1]).max()) > 1e-4
-
-
-def test_rows_are_drawn_from_the_valid_ones_alone() -> None:
-    rows = jnp.arange(100.0)[:, None]
-    data = Samples(rows, rows)
-    drawn = draw(data, jnp.asarray(7), SMALL, 500, key=KEY)
-    assert drawn.inputs.shape == (500, 1)
-    np.testing.assert_array_equal(np.unique(np.asarray(drawn.inputs)), np.arange(7.0))
-    np.testing.assert_array_equal(drawn.inputs, drawn.outputs)
-
-
-def test_separate_batches_differ() -> None:
-    rows = jnp.arange(1000.0)[:, None]
-    config = replace(SMALL, separate_batches=True)
-    drawn = draw(Samples(rows, rows), jnp.asarray(1000), config, 64, key=KEY).inputs
-    assert drawn.shape == (E, 64, 1)
-    for one in range(E):
-        for other in range(one):
-            shared = np.intersect1d(np.asarray(drawn[one]), np.asarray(drawn[other]))
-            assert len(shared) < 16  # 4 are expected
-
-
-def test_another_size_compiles_nothing() -> None:
-    compiled: list[str] = []
-
-    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
-        if "backend_compile" in event:
-            compiled.append(event)
-
-    data = transitions(64)
-    state = ensemble.initial_state(S, A, SMALL, key=KEY)
-    sizes = [jnp.asarray(size) for size in (10, 11, 64)]
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        for number, size in enumerate(sizes):
-            if number == 1:
-                assert compiled  # the listener does hear
-                compiled.clear()
-            state = measure(state, data, size)
-            state, _ = ensemble.train(
-                state, data, size, SMALL, updates=2, batch=4, key=KEY
-            )
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    assert compiled == []
 
 
 # ---- known systems -----------------------------------------------------------------
@@ -224,9 +142,14 @@ def trained() -> Callable[[str], EnsembleState]:
         data, size = linear_system(1000, noise, seed=0), jnp.asarray(1000)
         state = ensemble.initial_state(2, 2, config, key=KEY)
         state = measure(state, data, size)
-        return ensemble.train(
-            state, data, size, config, updates=600, batch=128, key=KEY
-        )[0]
+
+        def step(state: EnsembleState, key: jax.Array) -> tuple[EnsembleState, None]:
+            rows = jax.random.randint(key, (128,), 0, size)
+            batch = Samples(data.inputs[rows], data.outputs[rows])
+            return ensemble.update(state, batch, config)[0], None
+
+        keys = jax.random.split(KEY, 600)
+        return jax.jit(lambda s: jax.lax.scan(step, s, keys)[0])(state)
 
     return train
 

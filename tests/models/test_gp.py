@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from driftrl.config.gp import GPConfig
 from driftrl.memory.normaliser import Normaliser
 from driftrl.models import gp
-from driftrl.models.base import Prediction
-from driftrl.models.cholesky import pivoted_factor
-from driftrl.models.kernels import KERNELS, gram
-from driftrl.models.likelihood import Hyperparameters, covariance
+from driftrl.models.gp import Prediction
+from driftrl.models.kernels import (
+    KERNELS,
+    Hyperparameters,
+    covariance,
+    gram,
+    pivoted_factor,
+)
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")

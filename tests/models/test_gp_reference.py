@@ -10,7 +10,7 @@ import pytest
 
 from driftrl.config.gp import GPConfig
 from driftrl.models import gp
-from driftrl.models.likelihood import Hyperparameters
+from driftrl.models.kernels import Hyperparameters
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")

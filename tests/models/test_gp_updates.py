@@ -8,12 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driftrl.config.gp import GPConfig
 from driftrl.models import gp
-from driftrl.models.cholesky import factorise
-from driftrl.models.kernels import KERNELS
-from driftrl.models.likelihood import covariance, fit_hyperparameters
+from driftrl.models.gp import append_block, drop_leading, invert_lower
+from driftrl.models.kernels import KERNELS, covariance, factorise, fit_hyperparameters
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -146,3 +147,60 @@ def test_states_do_not_change(swings: Swings) -> None:
         state.age = 3  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(dataclasses.FrozenInstanceError):
         posterior.noise_std = jnp.ones(())
+
+
+# ---- factors -------------------------------------------------------------------------
+
+
+def random_covariance(size: int, seed: int, noise: float = 1e-4) -> np.ndarray:
+    """Return a squared-exponential covariance of random points, with noise."""
+    x = np.random.default_rng(seed).normal(size=(size, 3))
+    distance = ((x[:, None] - x[None]) ** 2).sum(axis=-1)
+    return np.exp(-0.5 * distance) + noise * np.eye(size)
+
+
+@given(old=st.integers(0, 90), new=st.integers(0, 50), seed=st.integers(0, 2**32))
+def test_append_equals_refactorisation(old: int, new: int, seed: int) -> None:
+    matrix = random_covariance(old + new, seed)
+    found = append_block(
+        factorise(matrix[:old, :old]), matrix[old:, :old], matrix[old:, old:]
+    )
+    np.testing.assert_allclose(found, factorise(matrix), atol=1e-10)
+    np.testing.assert_array_equal(found, np.tril(found))
+
+
+@given(kept=st.integers(0, 110), count=st.integers(0, 90), seed=st.integers(0, 2**32))
+def test_drop_equals_refactorisation(kept: int, count: int, seed: int) -> None:
+    matrix = random_covariance(kept + count, seed)
+    factor = factorise(matrix)
+    before = factor.copy()
+    found = drop_leading(factor, count)
+    np.testing.assert_allclose(found, factorise(matrix[count:, count:]), atol=1e-10)
+    np.testing.assert_array_equal(found, np.tril(found))
+    np.testing.assert_array_equal(factor, before)
+
+
+def test_fifty_steps_of_a_sliding_window() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 45, size=56)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = random_covariance(int(ends[-1]), 1)
+    factor = factorise(matrix[: ends[6], : ends[6]])
+    for step in range(50):
+        kept = slice(ends[step + 1], ends[step + 6])
+        new = slice(ends[step + 6], ends[step + 7])
+        factor = append_block(
+            drop_leading(factor, int(lengths[step])),
+            matrix[new, kept],
+            matrix[new, new],
+        )
+    whole = slice(ends[50], ends[56])
+    np.testing.assert_allclose(factor, factorise(matrix[whole, whole]), atol=1e-9)
+
+
+@given(size=st.integers(0, 60), seed=st.integers(0, 2**32))
+def test_inverse(size: int, seed: int) -> None:
+    factor = factorise(random_covariance(size, seed, noise=1e-2))
+    inverse = invert_lower(factor)
+    np.testing.assert_allclose(inverse @ factor, np.eye(size), atol=1e-10)
+    np.testing.assert_array_equal(inverse, np.tril(inverse))

@@ -1,17 +1,23 @@
-"""Networks: layers by hand, how they start, the residual block, ensembles by vmap."""
+"""Networks, optimiser steps and safe square roots, by hand and against NumPy."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from driftrl.models.ensemble import disagreement
 from driftrl.models.networks import (
     HIDDEN_GAIN,
     MLP,
     Dense,
     ResidualMLP,
+    adam,
+    apply_gradients,
     generator,
+    safe_sqrt,
     stacked,
 )
 
@@ -43,13 +49,6 @@ def test_weights_start_orthogonal_with_the_asked_gain(shape: tuple[int, int]) ->
     np.testing.assert_array_equal(layer.bias, 0.0)
 
 
-def test_weights_come_from_the_key() -> None:
-    first, again = (Dense(4, 4, 1.0, rng=generator(KEY)) for _ in range(2))
-    other = Dense(4, 4, 1.0, rng=generator(jax.random.key(1)))
-    np.testing.assert_array_equal(first.weight, again.weight)
-    assert np.abs(np.asarray(first.weight - other.weight)).max() > 0.1
-
-
 @pytest.mark.parametrize("outputs", [1, 2, 3, 8])
 def test_batches_of_a_tall_layer_have_the_plain_value_and_gradient(
     outputs: int,
@@ -72,19 +71,6 @@ def test_batches_of_a_tall_layer_have_the_plain_value_and_gradient(
 # ---- networks ----------------------------------------------------------------------
 
 
-def test_mlp_by_hand() -> None:
-    layers = (
-        dense([[1.0, -1.0], [2.0, 1.0]], [0.0, 1.0]),
-        dense([[1.0], [-2.0]], [-10.0]),
-    )
-    net = MLP((2, 2, 1), jax.nn.relu, last_gain=1.0, key=KEY)
-    net = eqx.tree_at(lambda n: n.layers, net, layers)
-    # Hidden (1 + 6, −1 + 3 + 1) = (7, 3); out 7 − 6 − 10, with nothing after it.
-    np.testing.assert_array_equal(net(jnp.array([1.0, 3.0])), [-9.0])
-    # Hidden (−2, 0) is cut to (0, 0).
-    np.testing.assert_array_equal(net(jnp.array([0.0, -1.0])), [-10.0])
-
-
 def test_mlp_sizes_gains_and_activation() -> None:
     net = MLP((3, 8, 8, 2), jnp.tanh, last_gain=0.5, key=KEY)
     shapes = [layer.weight.shape for layer in net.layers]
@@ -94,27 +80,6 @@ def test_mlp_sizes_gains_and_activation() -> None:
     x = jnp.array([0.3, -0.2, 0.9])
     hidden = np.tanh(np.tanh(x @ net.layers[0].weight) @ net.layers[1].weight)
     np.testing.assert_allclose(net(x), hidden @ net.layers[2].weight, atol=1e-6)
-
-
-def test_residual_block_by_hand() -> None:
-    net = ResidualMLP(1, 2, 1, key=KEY)
-    parts = (
-        dense([[1.0, 3.0]], [0.0, 0.0]),
-        dense([[1.0, -1.0], [0.0, 1.0]], [0.0, 0.0]),
-        dense([[2.0, 0.0], [0.0, 2.0]], [0.0, 1.0]),
-        dense([[1.0], [10.0]], [0.5]),
-    )
-    net = eqx.tree_at(
-        lambda n: (n.first, n.inner, n.outer, n.last, n.scale, n.shift),
-        net,
-        (*parts, jnp.array([1.0, 3.0]), jnp.array([2.0, 0.0])),
-    )
-    # x = (1, 3), normalised (−1, 1), scaled and shifted (1, 3); inner relu(1, −1 + 3)
-    # = (1, 2), outer (2, 4 + 1), sum (3, 8), last 3 + 80 + 0.5.
-    np.testing.assert_allclose(net(jnp.array([1.0])), [83.5], rtol=1e-5)
-    # x = relu(−1, −3) = 0 has no spread; still a number: the shift alone goes on.
-    # inner relu(2, −2) = (2, 0), outer (4, 1), last 4 + 10 + 0.5.
-    np.testing.assert_allclose(net(jnp.array([-1.0])), [14.5], rtol=1e-5)
 
 
 def test_residual_network_against_numpy() -> None:
@@ -140,3 +105,71 @@ def test_members_of_a_vmapped_ensemble_are_single_networks() -> None:
     alone = [make(key)(x) for key in keys]
     np.testing.assert_allclose(found, np.stack(alone), atol=1e-6)
     assert np.abs(np.diff(found, axis=0)).min() > 1e-3
+
+
+# ---- gradient steps ------------------------------------------------------------------
+
+
+def test_steps_of_adam_by_hand() -> None:
+    rule = adam(0.1, clip=2.0)
+    memory = rule.init({"a": jnp.zeros(()), "b": jnp.zeros(())})
+
+    @jax.jit
+    def step(
+        gradient: dict[str, jax.Array], memory: object, parameters: dict[str, jax.Array]
+    ) -> tuple[dict[str, jax.Array], object]:
+        return apply_gradients(rule, gradient, memory, parameters)
+
+    # The joint norm 5 is shortened to 2; the first step of Adam keeps but the signs.
+    gradient = {"a": jnp.asarray(3.0), "b": jnp.asarray(-4.0)}
+    parameters = {"a": jnp.asarray(1.0), "b": jnp.asarray(1.0)}
+    parameters, memory = step(gradient, memory, parameters)
+    np.testing.assert_allclose(
+        [parameters["a"], parameters["b"]], [0.9, 1.1], rtol=1e-5
+    )
+    # A norm of 1 is left as it is: averages of 1.2, −1.6 before and 0, 1 now.
+    gradient = {"a": jnp.asarray(0.0), "b": jnp.asarray(1.0)}
+    found, _ = step(gradient, memory, parameters)
+    for name, old, new in (("a", 1.2, 0.0), ("b", -1.6, 1.0)):
+        mean = (0.9 * 0.1 * old + 0.1 * new) / (1 - 0.9**2)
+        square = (0.999 * 0.001 * old**2 + 0.001 * new**2) / (1 - 0.999**2)
+        expected = parameters[name] - 0.1 * mean / np.sqrt(square)
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+
+
+# ---- square roots --------------------------------------------------------------------
+
+
+def test_safe_sqrt_by_hand() -> None:
+    found = safe_sqrt(jnp.array([0.0, 0.25, 4.0, 1e-30]))
+    np.testing.assert_allclose(found, [0.0, 0.5, 2.0, 1e-15], rtol=1e-6)
+
+
+def test_slope_of_safe_sqrt() -> None:
+    slope = jax.vmap(jax.grad(safe_sqrt))(jnp.array([0.0, 0.25, 4.0]))
+    np.testing.assert_allclose(slope, [0.0, 1.0, 0.25], rtol=1e-6)
+
+
+def test_slope_of_the_disagreement() -> None:
+    # ∂σ/∂v_e = (v_e − v̄)/(E·σ): for −1 and 1, σ = 1, that is ∓1/2.
+    slope = jax.grad(lambda v: disagreement(v)[0])(jnp.array([[-1.0], [1.0]]))
+    np.testing.assert_allclose(slope, [[-0.5], [0.5]], rtol=1e-6)
+
+
+def test_no_disagreement_has_no_slope() -> None:
+    same = jnp.full((5, 2), 0.7)
+    slope = jax.grad(lambda v: jnp.sum(disagreement(v)))(same)
+    np.testing.assert_array_equal(slope, np.zeros((5, 2)))
+    assert float(jnp.sum(disagreement(same))) == 0.0
+
+
+@given(exponent=st.floats(-30.0, 15.0), seed=st.integers(0, 100))
+def test_slope_is_bounded_at_any_magnitude(exponent: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = jnp.asarray(10.0**exponent * rng.normal(size=(5, 1)), jnp.float32)
+    slope = jax.grad(lambda v: disagreement(v)[0])(values)
+    # Σ_e (∂σ/∂v_e)² = 1/E.  A square too small for a normal float is flushed to 0 and
+    # takes at most the smallest one from σ²: the sum is at most 1/E more, or nothing.
+    assert float(jnp.sum(slope**2)) <= 0.4
+    if exponent > -15:
+        assert float(jnp.sum(slope**2)) == pytest.approx(0.2, rel=1e-2)

@@ -15,7 +15,7 @@ from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
 from driftrl.presets.tasks import TASKS
 from driftrl.training.checkpoint import save_checkpoint
-from driftrl.training.expected import expected_bytes, expected_minutes
+from driftrl.training.speed import expected_bytes, expected_minutes
 from driftrl.training.study import find_study
 from driftrl.types import Episode
 

@@ -330,14 +330,14 @@ def test_reward_and_end_may_be_known(config: RunConfig, tmp_path: Path) -> None:
         live(session)
         session.end_episode()
         session.learn()
-        told = float(session.policy.notes["q"])
+        told = float(session.policy.metrics["q"])
     with pytest.raises(InputError, match="= 'known' needs"):
         Session.resume(tmp_path, warn=ignore)
     with Session(config, tmp_path / "untold", warn=ignore) as session:
         live(session)
         session.end_episode()
         session.learn()
-        assert told > float(session.policy.notes["q"])
+        assert told > float(session.policy.metrics["q"])
 
 
 def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_variants_lie_over_settings(tmp_path: Path) -> None:
     ("changes", "sentence"),
     [
         ({"seeds": []}, "needs seeds"),
-        ({"seeds": [1, 1]}, "one of them twice"),
+        ({"seeds": [1, 1]}, "repeat"),
         ({"methods": ["sombr"]}, "method 'sombr'. Did you mean 'sombrl'"),
         ({"methods": ["sombrl", "sombrl"]}, "same name"),
         ({"task": "pendul"}, "Unknown task 'pendul'"),

@@ -1,8 +1,8 @@
-"""What a session asks of an agent, and what an agent is told.
+"""The interface between a session and an agent.
 
 An agent is a few functions of a state.  The state holds everything that learning
-changes and goes into a checkpoint whole; the agent itself knows its settings, and may
-keep what saves it time, as long as nothing that it returns depends on it.
+changes and is checkpointed whole; the agent holds its settings, and caches that do not
+affect what it returns.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,36 +16,39 @@ from driftrl.types import Data, Episode, Precision, Transition
 
 Action = Float[np.ndarray, " A"]
 Carry = Any
-"""What a policy hands from one decision to the next, such as a plan."""
+"""What a policy passes from one decision to the next, such as a plan."""
 State = Any
-"""What an agent knows between two episodes; each agent has a type of its own."""
+"""What an agent has learned so far; each agent has its own type."""
 OnlineState = Any
-"""What learning within an episode hands from one step to the next."""
+"""What learning within an episode passes from one step to the next."""
 
 
 @dataclass(frozen=True)
 class LearnContext:
-    """When a policy is learned, and from what."""
+    """Everything but the data that a call of ``learn`` depends on."""
 
     episode: int
-    """Number n of the episode that the policy will drive."""
+    """Number n of the episode that the new policy will act in."""
     steps: int
-    """Decisions T of an episode."""
+    """Decisions T per episode."""
     sliding: bool = False
-    """Whether data is forgotten bit by bit, as by a window, or all at once."""
+    """True if the forgetting rule drops one episode at a time, like a window."""
     collected: int = 0
-    """Transitions of the episode that has just ended: they set the rate of updates."""
+    """Transitions of the episode that has just ended; sets the number of updates."""
     turned_over: bool = False
-    """Whether the forgetting rule's clock has come round: soft resets follow it."""
+    """Whether the clock of the forgetting rule has turned over: soft resets follow."""
     updates: int | None = None
-    """Units of practice, where they are not to follow from ``collected``."""
+    """Number of updates, instead of a number derived from ``collected``."""
     seconds: float | None = None
-    """Time to practise for, where neither sets an end to it."""
+    """Train for this long instead."""
 
 
 @dataclass(frozen=True)
 class ModelMetrics:
-    """How well a model foresaw an episode that it had not seen (see EpisodeRecord)."""
+    """How well a model predicted an episode before learning from it.
+
+    None for an agent without a model; see the columns of EpisodeRecord.
+    """
 
     model_error: float | None = None
     coverage: float | None = None
@@ -59,80 +62,87 @@ def prediction_metrics(
     epistemic_std: Float[np.ndarray, "T S"],
     aleatoric_std: Float[np.ndarray, "T S"],
 ) -> ModelMetrics:
-    """Judge predictions of an episode's next states, in units of the true changes."""
+    """Compare predictions of an episode's next states with what happened.
+
+    Error and epistemic std are in units of the spread of the true changes.  The
+    predictive loss is −log N(x'; mean, epistemic² + aleatoric²) in nats, summed over
+    the state's dimensions, averaged over transitions.
+    """
     spread = (episode.next_obs - episode.obs).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     error = np.abs(episode.next_obs - mean)
     total = np.sqrt(epistemic_std**2 + aleatoric_std**2)
+    loss = 0.5 * (error / total) ** 2 + np.log(total) + 0.5 * np.log(2.0 * np.pi)
     return ModelMetrics(
         model_error=float(np.sqrt(np.mean((error / spread) ** 2))),
         coverage=float(np.mean(error <= 2.0 * total)),
         epistemic_std=float(np.mean(np.linalg.norm(epistemic_std / spread, axis=1))),
+        predictive_loss=float(np.mean(loss.sum(axis=1))),
     )
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """What acts within an episode; it does not learn."""
+    """Acts within an episode, without learning."""
 
     @property
     def weight(self) -> float:
-        """λ that it was learned or plans with."""
+        """The weight λ of optimism in its objective."""
         ...
 
     @property
-    def notes(self) -> Mapping[str, Any]:
-        """More to record about how it was learned, by column of EpisodeRecord."""
+    def metrics(self) -> Mapping[str, Any]:
+        """Training metrics to record, by column of EpisodeRecord."""
         ...
 
     def begin(self) -> Carry:
-        """Return what to carry into the first decision of an episode."""
+        """Return the carry for the first decision of an episode."""
         ...
 
     def act(
         self, obs: Float[np.ndarray, " S"], carry: Carry, *, key: Key[Array, ""]
     ) -> tuple[Action, Carry]:
-        """Return the action for ``obs``, in [−1, 1], and what to carry on."""
+        """Return the action for ``obs``, in [−1, 1], and the next carry."""
         ...
 
     def deterministic(self) -> "Policy":
-        """Return the policy as it is judged: without what it does to explore."""
+        """Return the policy without exploration noise, as it is evaluated."""
         ...
 
     def model_metrics(self, episode: Episode) -> ModelMetrics:
-        """Judge the model on an episode it has not seen; blank if it has no model."""
+        """Evaluate the model on an episode that it has not been trained on."""
         ...
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """What learns policies."""
+    """Learns policies."""
 
     @property
     def precision(self) -> Precision:
-        """The precision in which it reads data: to store more would be in vain."""
+        """The precision in which it reads data."""
         ...
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
-        """Return the agent before its first episode."""
+        """Return the state before the first episode."""
         ...
 
     def learn(
         self, state: State, data: Data, context: LearnContext, *, key: Key[Array, ""]
     ) -> State:
-        """Return the agent after an episode, having learned from exactly ``data``."""
+        """Return the state after learning from exactly ``data``."""
         ...
 
     def policy(self, state: State) -> Policy:
-        """Return the policy that a learned state drives."""
+        """Return the policy of a state."""
         ...
 
     def warm_up(self, points: int, steps: int) -> None:
-        """Compile what episodes of ``steps`` on up to ``points`` transitions need."""
+        """Compile everything for episodes of ``steps`` and up to ``points`` rows."""
         ...
 
     def begin_online(self, retained: Callable[[], Data]) -> OnlineState | None:
-        """Return what learning within an episode needs; None if it waits."""
+        """Return what learning within an episode needs; None if it does not."""
         ...
 
     def observe(
@@ -143,5 +153,5 @@ class Agent(Protocol):
         *,
         key: Key[Array, ""],
     ) -> tuple[State, OnlineState]:
-        """Learn within an episode, if ``begin_online`` returned a online."""
+        """Learn from one transition; called only if ``begin_online`` is not None."""
         ...

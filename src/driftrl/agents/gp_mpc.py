@@ -151,7 +151,7 @@ class GPPolicy:
     decide: Decide
 
     @property
-    def notes(self) -> Mapping[str, Any]:
+    def metrics(self) -> Mapping[str, Any]:
         """Nothing more to record."""
         return {}
 

@@ -311,7 +311,7 @@ class DeepPolicy:
         return float(current_weight(self.state, self.config))
 
     @property
-    def notes(self) -> Mapping[str, Any]:
+    def metrics(self) -> Mapping[str, Any]:
         """How it was learned; read once an episode, so not before it is asked for."""
         return _notes(self.state)
 

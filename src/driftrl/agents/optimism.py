@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from driftrl.errors import unknown_name
-from driftrl.models.disagreement import root
+from driftrl.models.networks import safe_sqrt
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ def intrinsic_reward(prediction: Belief) -> Float[Array, ""]:
     weight λ means the same for an angle and for a speed, and from task to task.
     """
     relative = prediction.epistemic_std / prediction.scale
-    return root(jnp.sum(relative**2))
+    return safe_sqrt(jnp.sum(relative**2))
 
 
 def information_gain(prediction: Belief) -> Float[Array, ""]:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from driftrl.agents.optimism import Bonus
 from driftrl.agents.rollouts import Policy, Predict
 from driftrl.errors import require
-from driftrl.models.descent import descend
+from driftrl.models.networks import apply_gradients
 
 # λ stays within these bounds, which only guard the exponential.
 LOG_WEIGHT_RANGE = (math.log(1e-8), math.log(1e8))
@@ -76,7 +76,7 @@ def tune(
     """Take one step of Adam on log λ, from the mean bonus of π and of π̄."""
     gradient = jax.grad(weight_loss)(state.log_weight, current, reference)
     rule = optax.adam(learning_rate)
-    stepped, memory = descend(rule, gradient, state.optimiser, state.log_weight)
+    stepped, memory = apply_gradients(rule, gradient, state.optimiser, state.log_weight)
     return WeightState(jnp.clip(stepped, *LOG_WEIGHT_RANGE), memory)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from driftrl.agents.optimism import intrinsic_reward
-from driftrl.models.base import Prediction
+from driftrl.models.gp import Prediction
 
 Predict = Callable[[Array, Array], Prediction]
 Reward = Callable[[Array, Array, Array], Array]

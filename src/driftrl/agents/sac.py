@@ -21,8 +21,14 @@ from driftrl.agents import losses
 from driftrl.agents.tanh_normal import TanhNormal, from_outputs
 from driftrl.config.deep import SACConfig
 from driftrl.errors import require
-from driftrl.models.descent import adam, descend
-from driftrl.models.networks import HIDDEN_GAIN, MLP, ResidualMLP, stacked
+from driftrl.models.networks import (
+    HIDDEN_GAIN,
+    MLP,
+    ResidualMLP,
+    adam,
+    apply_gradients,
+    stacked,
+)
 
 Critics = MLP | ResidualMLP
 Bonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
@@ -258,7 +264,7 @@ def _improve(
 ) -> tuple[Part, PyTree, Array, Seen]:
     """Take one step down the loss that ``judge`` returns, with what else it saw."""
     (loss, seen), gradient = jax.value_and_grad(judge, has_aux=True)(part)
-    part, memory = descend(optimiser(config), gradient, memory, part)
+    part, memory = apply_gradients(optimiser(config), gradient, memory, part)
     return part, memory, loss, seen
 
 

@@ -43,7 +43,7 @@ from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.models import ensemble, termination
 from driftrl.models.ensemble import EnsembleState
 from driftrl.models.networks import MLP
-from driftrl.models.termination import Endings, TerminationState
+from driftrl.models.termination import TerminationState
 
 Config = EnsembleAgentConfig | SACAgentConfig
 Predict = Callable[[Array, Array], ensemble.EnsemblePrediction]
@@ -238,12 +238,12 @@ def _learn_model(
         batch = samples(drawn(replay, rows))
     else:
         batch = samples(real)
-    model, seen = ensemble.update(state.model, batch, config.model)
+    model, loss = ensemble.update(state.model, batch, config.model)
     ending = state.ending
     if ending is not None:
-        ends = Endings(real.obs, real.actions, real.next_obs, real.terminated)
-        ending = termination.update(ending, ends, config.model)
-    return replace(state, model=model, ending=ending), seen.loss
+        ends = (real.obs, real.actions, real.next_obs, real.terminated)
+        ending = termination.update(ending, *ends, config.model)
+    return replace(state, model=model, ending=ending), loss
 
 
 def _imagine(

@@ -1,5 +1,7 @@
 """Recorded runs, and all that has to be said of them before they are compared."""
 
+import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
@@ -7,12 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import driftrl
+from driftrl.cli.progress import oracle_progress
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict
 from driftrl.errors import InputError, counted
+from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
+    from driftrl.oracles.values import OracleTable
     from driftrl.records import Run
+    from driftrl.results.comparison import Comparison
     from driftrl.results.reading import Reading
 
 
@@ -110,3 +116,46 @@ def unknown_environment(runs: "Sequence[Run]") -> str:
             name = run.directory.resolve().name
             return f"J* is not known for the environment of {name}: {error}"
     return ""
+
+
+def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
+    """Compare the recorded runs of a directory, with the oracle where there is one.
+
+    Nobody's own machine is made for that: its records are enough.
+
+    Args:
+        directory: Directory of a study or of a single run.
+        returns_only: Ask no oracle, for one that must be trained takes its time.
+    """
+    prepare(os.environ)
+    from driftrl.oracles.values import OracleTable
+    from driftrl.results.comparison import compare_problems
+
+    found = recorded_runs(directory)
+
+    def oracle(runs: "Sequence[Run]") -> "OracleTable":
+        reason = "" if not returns_only else "J* was not asked for."
+        reason = _without_oracle(runs) or reason
+        if reason:
+            return OracleTable((), reason)
+        from driftrl.oracles import optimal_returns_of_runs
+
+        announce_trainings(runs, directory)
+        with oracle_progress() as tell:
+            return optimal_returns_of_runs(runs, others=found.runs, progress=tell)
+
+    return compare_problems(found.runs, oracle, found.notes)
+
+
+def _without_oracle(runs: "Sequence[Run]") -> str:
+    """Return why there can't be an oracle for runs, or nothing if there can."""
+    from driftrl.envs.custom import is_custom
+    from driftrl.oracles.values import NO_ORACLE
+
+    thetas = [record.theta for run in runs for record in run.records]
+    # A robot need not tell θ, even if it is the twin of a task of ours.
+    if is_custom(runs[0].task) or not all(map(math.isfinite, thetas)):
+        return NO_ORACLE.provenance
+    if any(run.config.get("extra_drifts") for run in runs):
+        return "There is no oracle where more than one parameter drifts."
+    return unknown_environment(runs)

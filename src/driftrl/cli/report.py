@@ -10,7 +10,7 @@ import tyro
 
 from driftrl.cli.bound import bound_columns
 from driftrl.cli.options import parse, print_table
-from driftrl.cli.regret import compare
+from driftrl.cli.recorded import compare
 from driftrl.errors import counted, require
 from driftrl.results.calibration import is_calibration
 

@@ -140,7 +140,7 @@ def plans_of(figure: Figure, preset: Preset, out: Path) -> list[Plan]:
 
 
 def _plan(name: str, preset: Preset, out: Path, rate: float) -> Plan:
-    from driftrl.training.expected import expected_bytes
+    from driftrl.training.speed import expected_bytes
 
     path = find_study(name)
     # A study without presets has one setting, which is the paper's as far as it tells.
@@ -183,7 +183,7 @@ def _seconds(
         others: All runs of the study, among them those that have been run here.
         rate: Multiplications and additions a second of this machine.
     """
-    from driftrl.training.expected import expected_minutes
+    from driftrl.training.speed import expected_minutes
 
     left = max(0, run.episodes - begun.episodes)
     alike = [one.seconds for one in others if one.task == run.task and one.seconds]

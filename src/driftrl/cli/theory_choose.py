@@ -290,7 +290,7 @@ def _swept(directory: Path | None) -> "list[MeasuredSweep]":
     """Return the final regret of each method over the spans that a study swept."""
     if directory is None:
         return []
-    from driftrl.cli.regret import compare
+    from driftrl.cli.recorded import compare
     from driftrl.figures.sweep import sweeps_of
     from driftrl.figures.tradeoff import MeasuredSweep
 

@@ -106,7 +106,7 @@ def _storable(path: str, name: str, value: Any) -> Any:
     """Return a user's setting as TOML can hold it."""
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and None not in value:
         return [_storable(path, name, item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _storable(path, name, item) for key, item in value.items()}

@@ -1,11 +1,8 @@
-"""Dynamics and reward as an ensemble of networks that disagree where they know little.
+"""Dynamics and reward as an ensemble of networks; disagreement is the uncertainty.
 
 Inputs are z = (obs, action), outputs y = (state difference, reward), both normalised by
-the retained data alone.  The members differ by their initial parameters and, on demand,
+the retained data alone.  Members differ by their initial parameters and, optionally,
 by the batches they learn from.
-
-``update`` is one gradient step, pure and not compiled, so that others can scan it;
-``train`` compiles a scan of many steps on batches drawn from stored transitions.
 """
 
 import math
@@ -21,16 +18,21 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from driftrl.config.deep import EnsembleConfig
 from driftrl.errors import require
-from driftrl.models.descent import adam, descend
-from driftrl.models.disagreement import disagreement
-from driftrl.models.networks import HIDDEN_GAIN, MLP, stacked
+from driftrl.models.networks import (
+    HIDDEN_GAIN,
+    MLP,
+    adam,
+    apply_gradients,
+    safe_sqrt,
+    stacked,
+)
 
-# An input that hardly varies is taken to vary by this much: beside narrow data, every
-# other query would lie thousands of standard deviations away.
+# Floor of an input's std: with narrow data, every other query would otherwise lie
+# thousands of standard deviations away.
 SMALLEST_INPUT_STD = 1e-3
 # An output may be small, in its units; this only guards the division.
 SMALLEST_OUTPUT_STD = 1e-6
-# Noise that a loss of squared errors assumes, in units of the spread of an output.
+# Noise that the squared-error loss assumes, in units of the spread of an output.
 ASSUMED_NOISE = 1e-3
 # Bounds of a learned log σ_al, in the same units: from that noise to ten spreads.
 LOG_STD_RANGE = (math.log(ASSUMED_NOISE), math.log(10.0))
@@ -39,7 +41,7 @@ LOG_STD_RANGE = (math.log(ASSUMED_NOISE), math.log(10.0))
 class Samples(NamedTuple):
     """Inputs and outputs to learn from, in their own units.
 
-    One leading axis for a batch that all members share, two for one of their own each.
+    One leading axis for a batch shared by all members, two for separate batches.
     """
 
     inputs: Float[Array, "*E N D"]
@@ -56,30 +58,19 @@ class Statistics(eqx.Module):
 
 
 class EnsembleState(eqx.Module):
-    """Everything that learning changes; a pytree of arrays alone."""
+    """Everything that learning changes; a pytree of arrays."""
 
-    # Moved by every update; a soft reset mixes the members with fresh ones and starts
-    # the optimiser anew.
     members: MLP
     """All networks as one, every parameter with a leading axis E."""
     optimiser: PyTree
     updates: Int[Array, ""]
-    """Updates since the beginning."""
-
-    # Measured again whenever the retained data change.
+    """Number of updates so far."""
     statistics: Statistics
-
-
-class Metrics(NamedTuple):
-    """What an update saw; the mean over updates where there were many."""
-
-    loss: Float[Array, ""]
-    gradient_norm: Float[Array, ""]
-    """Global norm of the gradient over all members, before the limit."""
+    """Recomputed whenever the retained data change."""
 
 
 class EnsemblePrediction(NamedTuple):
-    """Belief about one transition, in its own units; outputs end with the reward."""
+    """Belief about one transition, in its own units; the last output is the reward."""
 
     mean: Float[Array, " S"]
     """μ(x, u): the expected next state, the mean over the members."""
@@ -100,7 +91,7 @@ class EnsemblePrediction(NamedTuple):
 def initial_state(
     state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
 ) -> EnsembleState:
-    """Return fresh networks, each drawn by itself, and no normalisation yet."""
+    """Return fresh networks, drawn independently, without normalisation."""
     require(
         state_size >= 1 and action_size >= 1,
         "An ensemble needs at least one state and one action dimension, received "
@@ -113,15 +104,14 @@ def initial_state(
     def make(key: Key[Array, ""]) -> MLP:
         return MLP(sizes, jax.nn.silu, last_gain=HIDDEN_GAIN, key=key)
 
-    members = stacked([make(one) for one in jax.random.split(key, config.members)])
-    return _rested_state(members, inputs, outputs, config)
+    members = stacked([make(k) for k in jax.random.split(key, config.members)])
+    return _init_state(members, inputs, outputs, config)
 
 
 @partial(jax.jit, static_argnames=("inputs", "outputs", "config"))
-def _rested_state(
+def _init_state(
     members: MLP, inputs: int, outputs: int, config: EnsembleConfig
 ) -> EnsembleState:
-    """Return members that have learned nothing yet, without normalisation."""
     return EnsembleState(
         members=members,
         optimiser=optimiser(config).init(members),  # pyright: ignore[reportArgumentType]
@@ -136,7 +126,7 @@ def _rested_state(
 
 
 def optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
-    """Return Adam behind a limit on the global norm of all members' gradient."""
+    """Return Adam behind a limit on the joint norm of all members' gradients."""
     return adam(config.learning_rate, config.gradient_clip)
 
 
@@ -156,9 +146,9 @@ def samples_of(
 def with_statistics(
     state: EnsembleState, data: Samples, size: Int[Array, ""]
 ) -> EnsembleState:
-    """Return the state normalised by the first ``size`` rows of ``data``, and no other.
+    """Return the state normalised by the first ``size`` rows of ``data``.
 
-    Every row counts once.  With no rows, inputs and outputs are left as they are.
+    With no rows, inputs and outputs are left as they are.
     """
     input_mean, input_std = _moments(data.inputs, size, SMALLEST_INPUT_STD)
     output_mean, output_std = _moments(data.outputs, size, SMALLEST_OUTPUT_STD)
@@ -171,7 +161,7 @@ def _moments(
 ) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
     valid = (jnp.arange(len(values)) < size)[:, None]
     count = jnp.maximum(size, 1).astype(values.dtype)
-    # Sums of differences from a row: an offset of the column costs no precision.
+    # Subtract the first row, so that a large offset costs no precision.
     shifted = jnp.where(valid, values - values[:1], 0.0)
     shift = jnp.sum(shifted, axis=0) / count
     squares = jnp.where(valid, (shifted - shift[None]) ** 2, 0.0)
@@ -184,7 +174,7 @@ def _moments(
 def predict(
     state: EnsembleState, obs: Float[Array, " S"], action: Float[Array, " A"]
 ) -> EnsemblePrediction:
-    """Return the belief about one transition, from one pass of every member."""
+    """Predict one transition, with one pass of every member."""
     known = state.statistics
     z = (jnp.concatenate([obs, action]) - known.input_mean) / known.input_std
     raw = jax.vmap(lambda member: member(z))(state.members)
@@ -206,23 +196,31 @@ def predict(
     )
 
 
+def disagreement(values: Float[Array, "E O"]) -> Float[Array, " O"]:
+    """Return the standard deviation over the members, σ_j = √(mean_e (v_ej − v̄_j)²).
+
+    The members are the whole population: the mean divides by E.
+    """
+    return safe_sqrt(jnp.var(values, axis=0))
+
+
 def regression_loss(
     members: MLP, statistics: Statistics, batch: Samples
 ) -> Float[Array, ""]:
     """Return the mean loss over members, batch and outputs, in normalised units.
 
-    With the error ε = y − μ: ε², or where the members have a log σ of their own, the
-    negative log likelihood ½(ε/σ)² + log σ + ½ log 2π.
+    With the error ε = y − μ: ε², or where the members predict a log σ, the negative
+    log likelihood ½(ε/σ)² + log σ + ½ log 2π.
     """
     inputs = _normalised(batch.inputs, statistics.input_mean, statistics.input_std)
     outputs = _normalised(batch.outputs, statistics.output_mean, statistics.output_std)
-    # A shared batch is repeated: batched products beat one of all first layers, whose
-    # result would have to be transposed.
+    # A shared batch is repeated: batched products are faster than one product of all
+    # first layers, whose result would have to be transposed.
     members_axis = members.layers[0].bias.shape[:1]
     inputs = jnp.broadcast_to(inputs, members_axis + inputs.shape[-2:])
     outputs = jnp.broadcast_to(outputs, members_axis + outputs.shape[-2:])
 
-    def judge(
+    def member_loss(
         member: MLP, inputs: Float[Array, "B D"], outputs: Float[Array, "B O"]
     ) -> Float[Array, ""]:
         raw = jax.vmap(member)(inputs)
@@ -233,71 +231,30 @@ def regression_loss(
         likelihood = 0.5 * (error * jnp.exp(-log_std)) ** 2 + log_std
         return jnp.mean(likelihood) + 0.5 * math.log(2.0 * math.pi)
 
-    return jnp.mean(jax.vmap(judge)(members, inputs, outputs))
+    return jnp.mean(jax.vmap(member_loss)(members, inputs, outputs))
 
 
 def update(
     state: EnsembleState, batch: Samples, config: EnsembleConfig
-) -> tuple[EnsembleState, Metrics]:
-    """Take one gradient step of all members on a batch."""
+) -> tuple[EnsembleState, Float[Array, ""]]:
+    """Take one gradient step of all members on a batch; return the loss as well."""
     loss, gradient = jax.value_and_grad(regression_loss)(
         state.members, state.statistics, batch
     )
-    members, memory = descend(
+    members, memory = apply_gradients(
         optimiser(config), gradient, state.optimiser, state.members
     )
     state = replace(state, members=members, optimiser=memory, updates=state.updates + 1)
-    return state, Metrics(loss, optax.tree.norm(gradient))
-
-
-def draw(
-    data: Samples,
-    size: Int[Array, ""],
-    config: EnsembleConfig,
-    batch: int,
-    *,
-    key: Key[Array, ""],
-) -> Samples:
-    """Draw ``batch`` of the first ``size`` rows with replacement, for all or for each.
-
-    With ``config.separate_batches`` every member gets rows of its own.
-    """
-    own = (config.members,) if config.separate_batches else ()
-    rows = jax.random.randint(key, (*own, batch), 0, size)
-    return Samples(data.inputs[rows], data.outputs[rows])
-
-
-@partial(jax.jit, static_argnames=("config", "updates", "batch"))
-def train(
-    state: EnsembleState,
-    data: Samples,
-    size: Int[Array, ""],
-    config: EnsembleConfig,
-    *,
-    updates: int,
-    batch: int,
-    key: Key[Array, ""],
-) -> tuple[EnsembleState, Metrics]:
-    """Take many gradient steps on the first ``size`` rows, as one compiled scan.
-
-    The normalisation stays as it is (see ``with_statistics``).  Another ``size`` is no
-    reason to compile again: ``data`` is padded.
-    """
-
-    def one(state: EnsembleState, key: Key[Array, ""]) -> tuple[EnsembleState, Metrics]:
-        return update(state, draw(data, size, config, batch, key=key), config)
-
-    state, metrics = jax.lax.scan(one, state, jax.random.split(key, updates))
-    return state, jax.tree.map(jnp.mean, metrics)
+    return state, loss
 
 
 def _split(
     raw: Float[Array, "R W"], statistics: Statistics
 ) -> tuple[Float[Array, "R O"], Float[Array, "R O"] | None]:
-    """Separate means from softly bounded log standard deviations, where there are any.
+    """Separate means from softly bounded log standard deviations, if there are any.
 
-    log σ = l + softplus(h − softplus(h − s) − l) for s in no bounds and [l, h] the
-    bounds: s itself well inside them, and never without a slope.
+    log σ = l + softplus(h − softplus(h − s) − l) for the raw output s and the bounds
+    [l, h]: about s well inside the bounds, with a positive slope everywhere.
     """
     count = statistics.output_mean.shape[0]
     if raw.shape[1] == count:

@@ -8,52 +8,68 @@ One kernel serves all outputs, so there is one factor and, in normalised units, 
 variance.  Inputs are (state, action), outputs state differences, both normalised by
 the retained data alone.
 
-Fitting is NumPy in double precision and is never compiled.  Querying is JAX: a
-``Posterior`` holds *support* points, *weights* and a *whitener* F, and answers
+Fitting is NumPy in double precision and is never compiled.  C is stored as its lower
+Cholesky factor L, extended by a block row when an episode is appended; dropping the
+oldest episode is a stable low-rank update, so a sliding window never refactorises::
+
+    C = [C₁₁ C₁₂]      L = [L₁₁    ]      L′L′ᵀ = C₂₂ = L₂₂L₂₂ᵀ + L₂₁L₂₁ᵀ
+        [C₂₁ C₂₂]          [L₂₁ L₂₂]
+
+Querying is JAX: a ``Posterior`` holds *support* points, *weights* and a *whitener* F::
 
     μ(z) = k_s(z)ᵀ · weights        σ²(z) = k(z, z) − ‖F k_s(z)‖²
 
-padded to one of a few sizes, so that a growing data set does not compile anew.
+padded to one of a few sizes, so that a growing data set does not recompile.
 """
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import cho_solve, get_lapack_funcs, solve_triangular
 
 from driftrl.config.gp import GPConfig
 from driftrl.memory.normaliser import Normaliser
-from driftrl.models.base import Prediction
-from driftrl.models.cholesky import (
-    append_block,
-    drop_leading,
-    factorise,
-    invert_lower,
-    pivoted_factor,
-)
-from driftrl.models.kernels import gram, kernel_named, variance_at
-from driftrl.models.likelihood import (
+from driftrl.models.kernels import (
     Hyperparameters,
     covariance,
+    factorise,
     fit_hyperparameters,
+    gram,
+    kernel_named,
+    pivoted_factor,
+    variance_at,
 )
 from driftrl.types import Data
 
 SIZES = (64, 128, 192, 256, 384, 512, 1024, 2048, 4096)
+_BLOCK = 32  # columns per step of the low-rank update; wide enough to be products
+
+
+class Prediction(NamedTuple):
+    """Belief about the next state after one transition, in the state's own units."""
+
+    mean: Float[Array, " S"]
+    """μ(x, u), the expected next state."""
+    epistemic_std: Float[Array, " S"]
+    """σ(x, u): the uncertainty that more data would remove."""
+    aleatoric_std: Float[Array, " S"]
+    """Standard deviation of the noise, which no data removes."""
+    scale: Float[Array, " S"]
+    """Spread of the state changes in the retained data: σ/scale has no unit."""
 
 
 @dataclass(frozen=True)
 class GPState:
-    """Everything a fitted Gaussian process is; what a checkpoint stores.
+    """A fitted Gaussian process, as a checkpoint stores it.
 
-    ``offset`` counts the transitions ever recorded before the first retained one: it
-    tells an update which rows are already in the factor.  ``age`` counts the updates
-    since hyperparameters and normalisation were last fitted.
+    ``offset`` counts the transitions recorded before the first retained one: it tells
+    an update which rows are already in the factor.  ``age`` counts the updates since
+    hyperparameters and normalisation were last fitted.
     """
 
     hyper: Hyperparameters
@@ -83,7 +99,7 @@ class Posterior(eqx.Module):
     def predict(
         self, obs: Float[Array, " S"], action: Float[Array, " A"]
     ) -> Prediction:
-        """Return the belief about the next state after ``action`` in ``obs``."""
+        """Predict the next state after ``action`` in ``obs``."""
         _require_double_precision()
         kernel = kernel_named(self.kernel)
         z = (jnp.concatenate([obs, action]) - self.input_mean) / self.input_scale
@@ -117,9 +133,9 @@ def initial_state(state_size: int, action_size: int, config: GPConfig) -> GPStat
 def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
     """Condition on exactly ``data``.
 
-    Every ``refit_every`` updates the normalisation and, by marginal likelihood, the
-    hyperparameters are found anew.  In between they stay, and the factor is carried
-    over: rows that were forgotten are dropped from it, new ones appended.
+    Every ``refit_every`` updates the normalisation and the hyperparameters are fitted
+    again.  In between they stay, and the factor is updated: forgotten rows are dropped
+    from it, new ones appended.
     """
     raw_x = np.concatenate([data.obs, data.actions], axis=1).astype(np.float64)
     raw_y = data.next_obs.astype(np.float64) - data.obs
@@ -128,21 +144,13 @@ def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
     # Older data that come back (dropped < 0) are in no factor: start from scratch.
     reusable = dropped >= 0 and 0 < kept <= len(data)
     if state.age + 1 < config.refit_every and reusable:
-        return _extend(state, raw_x, raw_y, data.offset, config)
+        x, y = state.inputs.normalise(raw_x), state.outputs.normalise(raw_y)
+        factor = _slide(state, x, dropped, config)
+        age = state.age + 1
+        return replace(state, x=x, y=y, factor=factor, offset=data.offset, age=age)
     if len(data) == 0:
-        return dataclasses.replace(
-            state, x=raw_x, y=raw_y, factor=np.zeros((0, 0)), offset=data.offset, age=0
-        )
-    return _refit(state, raw_x, raw_y, data.offset, config)
-
-
-def _refit(
-    state: GPState,
-    raw_x: Float[np.ndarray, "N D"],
-    raw_y: Float[np.ndarray, "N S"],
-    offset: int,
-    config: GPConfig,
-) -> GPState:
+        empty = np.zeros((0, 0))
+        return replace(state, x=raw_x, y=raw_y, factor=empty, offset=data.offset, age=0)
     inputs, outputs = Normaliser.fit(raw_x), Normaliser.fit(raw_y)
     x, y = inputs.normalise(raw_x), outputs.normalise(raw_y)
     subset = np.unique(
@@ -157,38 +165,80 @@ def _refit(
         learn_noise=config.learn_noise,
     )
     factor = factorise(covariance(kernel_named(config.kernel), hyper, x))
-    return GPState(hyper, inputs, outputs, x, y, factor, offset, 0)
+    return GPState(hyper, inputs, outputs, x, y, factor, data.offset, 0)
 
 
-def _extend(
-    state: GPState,
-    raw_x: Float[np.ndarray, "N D"],
-    raw_y: Float[np.ndarray, "N S"],
-    offset: int,
-    config: GPConfig,
-) -> GPState:
-    dropped = offset - state.offset
+def _slide(
+    state: GPState, x: Float[np.ndarray, "N D"], dropped: int, config: GPConfig
+) -> Float[np.ndarray, "N N"]:
+    """Return the factor of the rows ``x``, of which the first are already in it."""
     kept = len(state.x) - dropped
     kernel, hyper = kernel_named(config.kernel), state.hyper
-    x, y = state.inputs.normalise(raw_x), state.outputs.normalise(raw_y)
     new, old = x[kept:] / hyper.length_scales, x[:kept] / hyper.length_scales
-    factor = append_block(
+    return append_block(
         drop_leading(state.factor, dropped) if dropped else state.factor,
         hyper.output_scale**2 * gram(kernel, new, old, np),
         covariance(kernel, hyper, x[kept:]),
     )
-    return GPState(
-        hyper, state.inputs, state.outputs, x, y, factor, offset, state.age + 1
-    )
+
+
+def append_block(
+    factor: Float[np.ndarray, "N N"],
+    cross: Float[np.ndarray, "M N"],
+    block: Float[np.ndarray, "M M"],
+) -> Float[np.ndarray, "P P"]:
+    """Extend a factor by M rows: ``cross`` = K₂₁ and ``block`` = K₂₂, in O(N²M)."""
+    old, new = len(factor), len(block)
+    grown = np.zeros((old + new, old + new))
+    grown[:old, :old] = factor
+    if old:
+        grown[old:, :old] = solve_triangular(
+            factor, cross.T, lower=True, check_finite=False
+        ).T
+    rest = grown[old:, :old]
+    grown[old:, old:] = factorise(block - rest @ rest.T)
+    return grown
+
+
+def drop_leading(
+    factor: Float[np.ndarray, "N N"], count: int
+) -> Float[np.ndarray, "P P"]:
+    """Remove the first ``count`` rows and columns of the factored matrix.
+
+    Solves L′L′ᵀ = L₂₂L₂₂ᵀ + L₂₁L₂₁ᵀ by orthogonal transformations of [L₂₂ L₂₁], a
+    block of columns at a time, without any subtraction, in O((N−count)² · count).
+    """
+    lower = factor[count:, count:].copy()
+    extra = factor[count:, :count].copy()
+    size = len(lower)
+    for start in range(0, size, _BLOCK):
+        stop = min(start + _BLOCK, size)
+        width = stop - start
+        panel = np.hstack([lower[start:, start:stop], extra[start:]])
+        # The orthogonal Q that zeroes ``extra`` in these rows is applied below too.
+        q, _ = np.linalg.qr(panel[:width].T, mode="complete")
+        panel = panel @ q
+        signs = np.where(np.diagonal(panel[:width, :width]) < 0, -1.0, 1.0)
+        lower[start:, start:stop] = panel[:, :width] * signs
+        extra[start:] = panel[:, width:]
+    return np.tril(lower)
+
+
+def invert_lower(factor: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
+    """Return L⁻¹ of a lower triangular L."""
+    if len(factor) == 0:
+        return factor.copy()
+    (trtri,) = get_lapack_funcs(("trtri",), (factor,))
+    inverse, _ = trtri(factor, lower=1)
+    return np.tril(inverse)
 
 
 def posterior(state: GPState, config: GPConfig) -> Posterior:
     """Prepare a fitted state for queries: exact, or compressed to fewer points.
 
     ``config.compression`` = ε > 0 keeps just the points that pivoted Cholesky needs to
-    explain every retained point's prior variance up to ε·σ² (σ the noise).  Directions
-    below that are drowned by the noise; what is lost of them shows in μ and σ alike,
-    and σ(z) may come out a little below the exact one as well as above it.
+    explain every retained point's prior variance up to ε·σ² (σ the noise).  The
+    approximate σ(z) can be slightly below or above the exact one.
     """
     _require_double_precision()
     if config.compression > 0.0 and len(state.x):
@@ -233,7 +283,7 @@ def _compressed(
     weights = solve_triangular(basis, coefficients, lower=True, trans=1)
     shrink = np.sqrt(s / (s + noise))[:, None] * v.T
     whitener = solve_triangular(basis, shrink.T, lower=True, trans=1).T
-    # Any F with the same FᵀF will do; a triangular one costs half as much to apply.
+    # Any F with the same FᵀF works; a triangular one costs half as much to apply.
     upper = np.linalg.qr(whitener[:, ::-1]).R
     return state.x[pivots], weights, upper[::-1, ::-1]
 
@@ -243,12 +293,12 @@ def predict_all(
     obs: Float[np.ndarray, "N S"],
     actions: Float[np.ndarray, "N A"],
 ) -> Prediction:
-    """Predict many transitions at once; the answer is in NumPy, one row each."""
+    """Predict many transitions at once, as NumPy arrays with one row each."""
     missing = _padded_size(len(obs)) - len(obs)
-    found = _predict_batch(
+    padded = _predict_batch(
         posterior, _padded(obs, (missing, 0)), _padded(actions, (missing, 0))
     )
-    return jax.tree.map(lambda field: field[: len(obs)], jax.device_get(found))
+    return jax.tree.map(lambda field: field[: len(obs)], jax.device_get(padded))
 
 
 @eqx.filter_jit
@@ -266,7 +316,7 @@ def blank_posteriors(
     largest = _padded_size(points)
     sizes = [size for size in SIZES if size < largest] + [largest]
     return [
-        dataclasses.replace(
+        replace(
             prior,
             support=jnp.zeros((size, state_size + action_size)),
             weights=jnp.zeros((size, state_size)),
@@ -279,7 +329,7 @@ def blank_posteriors(
 def _squared_norm(
     lower: Float[Array, "R R"], vector: Float[Array, " R"]
 ) -> Float[Array, ""]:
-    """Return ‖F v‖² of a lower triangular F, leaving most of its zeros alone."""
+    """Return ‖F v‖² of a lower triangular F, skipping most of its zeros."""
     size = len(lower)
     width = max(64, -(-size // 8))
     total = jnp.zeros(())
@@ -290,11 +340,11 @@ def _squared_norm(
 
 
 def _require_double_precision() -> None:
-    # In single precision k(z, z) − ‖F k_s(z)‖² rounds to 0, and nothing would show it.
+    # In single precision k(z, z) − ‖F k_s(z)‖² would silently round to 0.
     if jnp.result_type(float) != jnp.float64:
         raise RuntimeError(
-            "A Gaussian process needs double precision, and JAX is in single precision "
-            "here; call it within jax.enable_x64(True)."
+            "A Gaussian process needs double precision, but JAX is in single precision "
+            "here. Call it within jax.enable_x64(True)."
         )
 
 

@@ -16,9 +16,13 @@ from jaxtyping import Float
 from scipy.linalg import eigh, solve_triangular
 
 from driftrl.memory.normaliser import Normaliser
-from driftrl.models.cholesky import pivoted_factor
-from driftrl.models.kernels import gram, kernel_named
-from driftrl.models.likelihood import Hyperparameters, fit_hyperparameters
+from driftrl.models.kernels import (
+    Hyperparameters,
+    fit_hyperparameters,
+    gram,
+    kernel_named,
+    pivoted_factor,
+)
 from driftrl.types import Episode
 
 # Points, spread over all episodes, that landmarks are taken from, and the prior

@@ -1,7 +1,7 @@
-"""Small networks, written for one example; ``jax.vmap`` makes batches and ensembles.
+"""Small networks and their gradient steps.
 
-Fresh parameters are drawn on the host: compiling their factorisations would take longer
-than anything else at a start.
+Networks are written for one example; ``jax.vmap`` makes batches and ensembles.  Fresh
+parameters are drawn on the host: compiling their factorisations would dominate startup.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+import optax
+from jaxtyping import Array, Float, Key, PyTree
 
-Network = TypeVar("Network")
+Parameters = TypeVar("Parameters")
 
 HIDDEN_GAIN = 2.0**0.5
 _NORM_EPSILON = 1e-6
@@ -22,16 +23,16 @@ _TALL = 4  # inputs for one output
 
 
 def generator(key: Key[Array, ""]) -> np.random.Generator:
-    """Return NumPy's generator of a key of JAX's: the same key, the same numbers."""
+    """Return a NumPy generator seeded by a JAX key."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def orthogonal(
     inputs: int, outputs: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "I O"]:
-    """Draw a matrix whose shorter side is orthonormal, evenly over all such matrices.
+    """Draw a uniformly distributed matrix whose shorter side is orthonormal.
 
-    The Q of a Gaussian matrix's QR is, once the diagonal of R is made positive.
+    It is the Q in the QR decomposition of a Gaussian matrix, with a positive R.
     """
     tall = rng.normal(size=(max(inputs, outputs), min(inputs, outputs)))
     q, r = np.linalg.qr(tall)
@@ -39,8 +40,8 @@ def orthogonal(
     return q if inputs >= outputs else q.T
 
 
-def stacked(networks: Sequence[Network]) -> Network:
-    """Return networks of one shape as one, every parameter with a leading axis."""
+def stacked(networks: Sequence[Parameters]) -> Parameters:
+    """Stack networks of one shape along a new leading axis of every parameter."""
     return jax.tree.map(
         lambda *leaves: jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])),
         *networks,
@@ -48,7 +49,7 @@ def stacked(networks: Sequence[Network]) -> Network:
 
 
 class Dense(eqx.Module):
-    """x ↦ xW + b, with an orthogonal W of a given gain and b = 0 to begin with."""
+    """x ↦ xW + b, initialised with an orthogonal W of a given gain and b = 0."""
 
     weight: Float[Array, "I O"]
     bias: Float[Array, " O"]
@@ -65,7 +66,7 @@ class Dense(eqx.Module):
         weight = self.weight
         if _TALL * weight.shape[1] <= weight.shape[0]:
             # XLA's CPU code for the gradient of a tall matrix takes about ten times as
-            # long as for that of its transpose; the barrier keeps it from being undone.
+            # long as for its transpose; the barrier keeps XLA from undoing this.
             weight = jax.lax.optimization_barrier(weight.T).T
         return x @ weight + self.bias
 
@@ -130,3 +131,31 @@ class ResidualMLP(eqx.Module):
         normal = centred / jnp.sqrt(jnp.mean(centred**2) + _NORM_EPSILON)
         hidden = jax.nn.relu(self.inner(normal * self.scale + self.shift))
         return self.last(x + self.outer(hidden))
+
+
+def adam(learning_rate: float, clip: float) -> optax.GradientTransformation:
+    """Return Adam behind a limit on the global norm of the gradient."""
+    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(learning_rate))
+
+
+def apply_gradients(
+    optimiser: optax.GradientTransformation,
+    gradient: Parameters,
+    state: PyTree,
+    parameters: Parameters,
+) -> tuple[Parameters, PyTree]:
+    """Take one optimiser step; return the parameters and the optimiser's new state."""
+    # Optax mixes its integer counter with floats.
+    with jax.numpy_dtype_promotion("standard"):
+        change, state = optimiser.update(gradient, state, parameters)  # pyright: ignore[reportArgumentType]
+        return optax.apply_updates(parameters, change), state  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+def safe_sqrt(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return √x, with derivative 0 instead of infinity at x = 0.
+
+    Where a standard deviation or a norm is 0 it has a kink, of which 0 is a
+    subgradient; the plain derivative of √ would make every gradient NaN.
+    """
+    positive = x > 0.0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)

@@ -1,11 +1,8 @@
-"""When a task ends, learned: the probability that it ended in the state reached.
+"""A learned termination condition: the probability that the task ended in a state.
 
-One network of (obs, action, next_obs) trained by cross entropy on the retained
-transitions.  For tasks that end by a rule which nobody has written down; a known rule
-is a function, and a task without an end needs nothing.
+One network of (obs, action, next_obs), trained by cross entropy on the retained
+transitions, for tasks that terminate by a rule that is not known as a function.
 """
-
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,30 +10,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from driftrl.config.deep import EnsembleConfig
-from driftrl.models.descent import adam, descend
-from driftrl.models.networks import MLP
+from driftrl.models.networks import MLP, adam, apply_gradients
 
 
 class TerminationState(eqx.Module):
-    """The network and what its optimiser remembers."""
+    """The network and the state of its optimiser."""
 
     network: MLP
     optimiser: PyTree
 
 
-class Endings(NamedTuple):
-    """Transitions and whether the task ended in each."""
-
-    obs: Float[Array, "B S"]
-    actions: Float[Array, "B A"]
-    next_obs: Float[Array, "B S"]
-    terminated: Float[Array, " B"]
-
-
 def initial_state(
     state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
 ) -> TerminationState:
-    """Return a fresh network, as wide as a member of the ensemble beside it."""
+    """Return a fresh network, as wide as a member of the ensemble."""
     sizes = (2 * state_size + action_size, *config.hidden, 1)
     network = MLP(sizes, jax.nn.silu, last_gain=1.0, key=key)
     memory = adam(config.learning_rate, config.gradient_clip).init(network)  # pyright: ignore[reportArgumentType]
@@ -53,21 +40,34 @@ def probability(
     return jax.nn.sigmoid(_logit(state.network, obs, action, next_obs))
 
 
-def cross_entropy(network: MLP, batch: Endings) -> Float[Array, ""]:
+def cross_entropy(
+    network: MLP,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    next_obs: Float[Array, "B S"],
+    terminated: Float[Array, " B"],
+) -> Float[Array, ""]:
     """Return mean_B −d·log p − (1 − d)·log(1 − p), from the logits of p."""
-    logits = jax.vmap(lambda *row: _logit(network, *row))(
-        batch.obs, batch.actions, batch.next_obs
-    )
-    return jnp.mean(jax.nn.softplus(logits) - batch.terminated * logits)
+    logits = jax.vmap(lambda *row: _logit(network, *row))(obs, actions, next_obs)
+    return jnp.mean(jax.nn.softplus(logits) - terminated * logits)
 
 
 def update(
-    state: TerminationState, batch: Endings, config: EnsembleConfig
+    state: TerminationState,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    next_obs: Float[Array, "B S"],
+    terminated: Float[Array, " B"],
+    config: EnsembleConfig,
 ) -> TerminationState:
-    """Take one gradient step."""
-    gradient = jax.grad(cross_entropy)(state.network, batch)
+    """Take one gradient step on a batch."""
+    gradient = jax.grad(cross_entropy)(
+        state.network, obs, actions, next_obs, terminated
+    )
     rule = adam(config.learning_rate, config.gradient_clip)
-    return TerminationState(*descend(rule, gradient, state.optimiser, state.network))
+    return TerminationState(
+        *apply_gradients(rule, gradient, state.optimiser, state.network)
+    )
 
 
 def _logit(

@@ -183,7 +183,7 @@ def optimal_returns(
         f"An oracle needs at least one θ, and finite ones; received {thetas}.",
     )
     if oracle is not None:
-        return _given(oracle, thetas)
+        return given_optimal_returns(oracle, thetas)
     system = StoredOracle(task, environment)
     table = system.table(thetas, progress)
     if system.by == "dp" or achieved is None or not len(achieved[0]):
@@ -214,7 +214,7 @@ def optimal_returns_of_runs(
     if reason:
         return OracleTable((), reason)
     if oracle is not None:
-        return _given(oracle, sorted({*thetas.tolist()}))
+        return given_optimal_returns(oracle, thetas.tolist())
     systems = {_system_of(run) for run in runs}
     require(
         len(systems) == 1,
@@ -515,8 +515,9 @@ def _interpolate(below: Optimum, above: Optimum, theta: float) -> Optimum:
     )
 
 
-def _given(oracle: Oracle, thetas: Sequence[float]) -> OracleTable:
-    """Return the table of a user's function or CSV file."""
+def given_optimal_returns(oracle: Oracle, thetas: Iterable[float]) -> OracleTable:
+    """Return J*(θ) for each θ from a user's function or CSV file."""
+    thetas = sorted({float(theta) for theta in thetas})
     if isinstance(oracle, Path) or (
         isinstance(oracle, str) and oracle.endswith(".csv")
     ):
@@ -563,10 +564,10 @@ def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
             f"{path} must be a CSV file with numbers in the columns theta and value: "
             f"{error!r}."
         ) from error
-    known, values = np.array(rows or np.empty((0, 2))).T
+    known, values = np.array(sorted(rows) or np.empty((0, 2))).T
     require(
         len(rows) > 0 and bool(np.isfinite(rows).all() and (np.diff(known) > 0).all()),
-        f"{path} must hold finite numbers, with θ ascending and each θ once.",
+        f"{path} must have at least one row, finite numbers, and each θ once.",
     )
     slack = SAME_THETA * max(1.0, *abs(known))
     outside = [t for t in thetas if not known[0] - slack <= t <= known[-1] + slack]

@@ -19,9 +19,7 @@ from scipy.linalg import cho_solve
 from driftrl.config.gp import GPConfig
 from driftrl.memory.forgetting import Evidence
 from driftrl.models import gp
-from driftrl.models.cholesky import factorise
-from driftrl.models.kernels import kernel_named
-from driftrl.models.likelihood import Hyperparameters, covariance
+from driftrl.models.kernels import Hyperparameters, covariance, factorise, kernel_named
 from driftrl.results.calibration import BOUNDS, Verdict
 from driftrl.theory.confidence import (
     calibration_bound,

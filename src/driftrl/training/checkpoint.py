@@ -1,6 +1,6 @@
 """Checkpoints: a directory of npz files with a manifest of SHA-256 sums.
 
-A checkpoint is written beside its place, forced to the disk, and renamed; the newest
+A checkpoint is written under another name, forced to the disk, and renamed; the newest
 two are kept, so that one damaged checkpoint costs one episode.  No pickle anywhere.
 """
 
@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from driftrl.errors import CorruptFile, DriftrlError, InputError
-from driftrl.io import flush_directory
+from driftrl.io import flush_directory, read_arrays
 
 T = TypeVar("T")
 KEPT = 2
@@ -89,39 +89,44 @@ def save_checkpoint(directory: Path, episodes: int, state: Any) -> None:
     np.savez(content, **flatten(state))  # pyright: ignore[reportArgumentType]
     data = content.getvalue()
     manifest = {"episodes": episodes, "sha256": {_ARRAYS: _digest(data)}}
-    place = _place(directory, episodes)
-    beside = directory / f".{place.name}.tmp"
-    shutil.rmtree(beside, ignore_errors=True)
+    final = directory / _name(episodes)
+    temporary = directory / f".{final.name}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        beside.mkdir(parents=True)
-        _write(beside / _ARRAYS, data)
-        _write(beside / _MANIFEST, json.dumps(manifest, indent=1).encode())
-        flush_directory(beside)
+        temporary.mkdir(parents=True)
+        _write(temporary / _ARRAYS, data)
+        _write(temporary / _MANIFEST, json.dumps(manifest, indent=1).encode())
+        flush_directory(temporary)
         # A checkpoint of this number can only be one that could not be read.
-        shutil.rmtree(place, ignore_errors=True)
-        os.rename(beside, place)
+        shutil.rmtree(final, ignore_errors=True)
+        os.rename(temporary, final)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     flush_directory(directory)
     for old in saved_checkpoints(directory)[:-KEPT]:
-        shutil.rmtree(_place(directory, old), ignore_errors=True)
+        shutil.rmtree(directory / _name(old), ignore_errors=True)
 
 
 def saved_checkpoints(directory: Path) -> list[int]:
     """Return the episode counts for which there is a checkpoint, oldest first."""
     if not directory.is_dir():
         return []
-    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
+    names = [path.name for path in directory.iterdir() if path.name.isdecimal()]
+    return sorted(int(name) for name in names if name == _name(int(name)))
 
 
 def load_checkpoint(directory: Path, episodes: int, template: T) -> T:
     """Read the checkpoint after ``episodes`` episodes.
 
     Raises:
-        CorruptFile: It is incomplete, or not as it was written.
+        CorruptFile: It is damaged, or of a state of another structure.
     """
-    return _read(directory, episodes, lambda arrays: unflatten(template, arrays))
+    arrays = load_arrays(directory, episodes)
+    try:
+        return unflatten(template, arrays)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(directory / _name(episodes), error) from error
 
 
 def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
@@ -130,7 +135,16 @@ def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
     Raises:
         CorruptFile: It is incomplete, or not as it was written.
     """
-    return _read(directory, episodes, lambda arrays: arrays)
+    path = directory / _name(episodes)
+    try:
+        manifest = json.loads((path / _MANIFEST).read_bytes())
+        data = (path / _ARRAYS).read_bytes()
+        if manifest["sha256"][_ARRAYS] != _digest(data):
+            raise ValueError("the SHA-256 sum does not match")
+        return read_arrays(data)
+    except Exception as error:
+        # A damaged archive or manifest fails in many ways, all of which mean the same.
+        raise _damaged(path, error) from error
 
 
 def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
@@ -143,42 +157,30 @@ def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
         InputError: There is no checkpoint yet.
         CorruptFile: There are, and none can be read.
     """
-    place = run / "checkpoint"
-    looked: list[int] = []
+    directory = run / "checkpoint"
+    tried: list[int] = []
     problem: DriftrlError = InputError(
         f"The run in {run} has no checkpoint yet; it writes one after every "
         "episode. Wait for the first."
     )
     # A run under way replaces its checkpoints: while they change, look again.
-    while (saved := saved_checkpoints(place)) != looked:
-        looked = saved
+    while (saved := saved_checkpoints(directory)) != tried:
+        tried = saved
         for episodes in reversed(saved):
             try:
-                return load(place, episodes), episodes
+                return load(directory, episodes), episodes
             except CorruptFile as error:
                 problem = error
     raise problem
 
 
-def _read(
-    directory: Path, episodes: int, state_of: Callable[[dict[str, np.ndarray]], T]
-) -> T:
-    place = _place(directory, episodes)
-    try:
-        manifest = json.loads((place / _MANIFEST).read_bytes())
-        data = (place / _ARRAYS).read_bytes()
-        if manifest["sha256"][_ARRAYS] != _digest(data):
-            raise ValueError("the SHA-256 sum does not match")
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        return state_of(arrays)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error) or type(error).__name__
-        raise CorruptFile(f"The checkpoint {place} is damaged: {reason}.") from error
+def _damaged(path: Path, error: Exception) -> CorruptFile:
+    reason = str(error) or type(error).__name__
+    return CorruptFile(f"The checkpoint {path} is damaged: {reason}.")
 
 
-def _place(directory: Path, episodes: int) -> Path:
-    return directory / f"{episodes:06d}"
+def _name(episodes: int) -> str:
+    return f"{episodes:06d}"
 
 
 def _digest(data: bytes) -> str:

@@ -18,7 +18,7 @@ from driftrl.config.run import RunConfig
 from driftrl.envs.custom import is_custom
 from driftrl.envs.drifting import environment_of
 from driftrl.errors import DriftrlError, InputError
-from driftrl.training.evaluate import Env, Seen, unwatched
+from driftrl.training.loop import Env, OnReward, unwatched
 from driftrl.training.video import (
     NOT_INSTALLED,
     Frame,
@@ -48,7 +48,7 @@ def caption(title: str, theta: float, step: int, total: float) -> list[str]:
 
 
 @contextlib.contextmanager
-def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[Seen]:
+def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
     """Film an episode that has just been reset: its start, then a frame a decision."""
     theta = float(env.get_wrapper_attr("theta"))
     step, total = 0, 0.0
@@ -86,7 +86,7 @@ class Camera:
         return (number - 1) % self.every == 0 or number == self.last
 
     @contextlib.contextmanager
-    def __call__(self, env: Env, number: int) -> Iterator[Seen]:
+    def __call__(self, env: Env, number: int) -> Iterator[OnReward]:
         """Film an episode that has just been reset, if it is its turn."""
         if not self.films(number):
             with unwatched(env, number) as seen:

@@ -1,29 +1,50 @@
-"""A session drives an environment: a configuration becomes episodes and records."""
+"""A session and an environment: a configuration becomes episodes and records."""
 
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 
+import gymnasium
+import numpy as np
+
+from driftrl.agents.base import Policy
 from driftrl.config.run import RunConfig
-from driftrl.envs.drifting import DriftingEnv, environment_of
-from driftrl.errors import DriftrlError, EnvironmentFault, EpisodeAborted, require
-from driftrl.training.evaluate import Env, Watch, evaluate, unwatched
+from driftrl.envs.drifting import environment_of
+from driftrl.errors import (
+    DriftrlError,
+    EnvironmentFault,
+    EpisodeAborted,
+    counted,
+    require,
+)
 from driftrl.training.learner import Learner
 from driftrl.training.run_directory import Warn
 from driftrl.training.session import Session
-from driftrl.training.streams import Purpose, integer_for
+from driftrl.training.streams import Purpose, integer_for, key_for
 from driftrl.types import EpisodeRecord
 
+Env = gymnasium.Env[np.ndarray, np.ndarray]
 OnEpisode = Callable[[EpisodeRecord], None]
-# So often in a row an episode may be stopped from outside before the run gives up.
+"""Called with each episode's row once the episode is on disk."""
+OnReward = Callable[[float], None]
+"""Called with the reward of every step of an episode."""
+Watch = Callable[[Env, int], AbstractContextManager[OnReward]]
+"""Opens an observer of episode n, which has just been reset; closed when it ends."""
+# An episode may be stopped from outside this often in a row.
 _ATTEMPTS = 20
 
 
 def ignored(record: EpisodeRecord) -> None:
-    """Do nothing about a finished episode."""
+    """Ignore a finished episode."""
     del record
+
+
+def unwatched(env: Env, number: int) -> AbstractContextManager[OnReward]:
+    """Watch nothing."""
+    del env, number
+    return nullcontext(lambda reward: None)
 
 
 def run(
@@ -36,19 +57,19 @@ def run(
     warn: Warn = warnings.warn,
     watch: Watch | None = None,
 ) -> None:
-    """Run a configuration in a directory, from where it stands to its last episode.
+    """Run a configuration in a directory to its last episode.
 
     Args:
         config: The run.
-        directory: Where its files are; made if it is not there.
+        directory: Where its files are; created if needed.
         resume: Whether episodes that are already there may be continued.
         change: Whether they may be continued with other settings.
-        on_episode: Is told each episode's row once the episode is safe on disk.
-        warn: Is told what a user should know but needn't act on.
-        watch: Looks on at the executed episodes, and may draw them.
+        on_episode: Called with each episode's row once the episode is on disk.
+        warn: Called with warnings.
+        watch: Observes the executed episodes, and may render them.
     """
     with (
-        # First, as it may refuse the configuration: then nothing of it is on disk.
+        # First, as it may refuse the configuration: then nothing is written.
         closing(environment_of(config, None if watch is None else "rgb_array")) as env,
         Session(config, directory, resume=resume, change=change, warn=warn) as session,
     ):
@@ -57,36 +78,35 @@ def run(
 
 def drive(
     session: Session,
-    machine: Env,
+    env: Env,
     *,
     on_episode: OnEpisode = ignored,
     warn: Warn = warnings.warn,
     watch: Watch = unwatched,
 ) -> None:
-    """Let a session drive a machine to the last episode of its configuration.
+    """Run a session in an environment to the last episode of its configuration.
 
-    An episode that is stopped from outside is discarded and begins again.
+    An episode that is stopped from outside is discarded and starts again.
     """
     config = session.config
-    judged = config.evaluation.episodes > 0
-    twin = environment_of(config) if judged else None
+    twin = environment_of(config) if config.evaluation.episodes > 0 else None
     stopped = 0
     while session.number <= config.episodes:
         try:
-            record = run_episode(session, machine, twin, watch)
+            record = run_episode(session, env, twin, watch)
         except EpisodeAborted as aborted:
             session.abort_episode()
             stopped += 1
-            why = str(aborted).rstrip(".")
-            advice = " ".join(getattr(aborted, "__notes__", ["Mend that."]))
+            reason = str(aborted).rstrip(".")
+            advice = " ".join(getattr(aborted, "__notes__", ["Fix the cause."]))
             require(
                 stopped < _ATTEMPTS,
                 f"Episode {session.number} was stopped {stopped} times in a row, the "
-                f"last time: {why}. {advice} Then resume.",
+                f"last time: {reason}. {advice} Then resume.",
             )
             warn(
-                f"Episode {session.number}, attempt {stopped} of {_ATTEMPTS}: {why}; "
-                "it begins again."
+                f"Episode {session.number}, attempt {stopped} of {_ATTEMPTS}: {reason};"
+                " it starts again."
             )
             continue
         stopped = 0
@@ -96,25 +116,22 @@ def drive(
 
 
 def run_episode(
-    session: Session,
-    machine: Env,
-    twin: DriftingEnv | None,
-    watch: Watch = unwatched,
+    session: Session, env: Env, twin: Env | None, watch: Watch = unwatched
 ) -> EpisodeRecord:
-    """Live through episode n, judge π_n, then learn from it.
+    """Execute episode n, evaluate π_n, then learn from the episode.
 
-    ``twin`` is a second environment of the same kind: π_n is judged on it at the same
-    place of its clock, which is the system of episode n, frozen.
+    ``twin`` is a second environment of the same kind: π_n is evaluated on it at the
+    same clock values, which is the system of episode n, frozen.
     """
     config, number = session.config, session.number
     try:
         if session.unlearned is None:
-            with _told_where(session):
-                collect(session, machine, config.seed, watch, place=session.place)
-            session.end_episode(theta=_theta(machine))
-        evaluated = None
+            with _noted(session):
+                collect(session, env, config.seed, watch, place=session.place)
+            session.end_episode(theta=_theta(env))
+        return_eval = None
         if twin is not None:
-            evaluated = evaluate(
+            return_eval = evaluate(
                 session.policy,
                 twin,
                 episodes=config.evaluation.episodes,
@@ -122,49 +139,78 @@ def run_episode(
                 place=session.place,
             )
     except EnvironmentFault as fault:
+        theta = _theta(env)
+        at = "" if math.isnan(theta) else f", θ = {theta:.6g}"
         raise EnvironmentFault(
-            f"Task {config.task!r}, episode {number}{_at_theta(machine)}: {fault} "
-            f"{_kept(number - 1)}: mend the environment and resume, or resume with "
-            "other settings (--resume --change)."
+            f"Task {config.task!r}, episode {number}{at}: {fault} {_kept(number - 1)}: "
+            "fix the environment and resume, or resume with other settings "
+            "(--resume --change)."
         ) from fault
-    return session.learn(return_eval=evaluated)
+    return session.learn(return_eval=return_eval)
 
 
 def collect(
-    asked: Session | Learner,
-    machine: Env,
+    learner: Session | Learner,
+    env: Env,
     seed: int,
     watch: Watch = unwatched,
     *,
     place: dict[str, int] | None = None,
 ) -> None:
-    """Drive a machine through episode n, with actions that are asked for."""
-    number = asked.begin_episode()
-    obs, _ = machine.reset(
+    """Execute episode n in an environment; ``place`` is where n is on its clocks."""
+    number = learner.begin_episode()
+    obs, _ = env.reset(
         seed=integer_for(seed, Purpose.ENVIRONMENT, number),
         options=place or {"episode": number},
     )
     over = False
-    with watch(machine, number) as seen:
+    with watch(env, number) as on_reward:
         while not over:
-            obs, reward, terminated, truncated, _ = machine.step(asked.act(obs))
-            asked.observe(obs, float(reward), terminated, truncated)
-            seen(float(reward))
+            obs, reward, terminated, truncated, _ = env.step(learner.act(obs))
+            learner.observe(obs, float(reward), terminated, truncated)
+            on_reward(float(reward))
             over = terminated or truncated
 
 
+def evaluate(
+    policy: Policy,
+    env: Env,
+    *,
+    episodes: int,
+    seed: int,
+    place: dict[str, int],
+    watch: Watch = unwatched,
+) -> float:
+    """Return the mean return of π_n without exploration, over ``episodes`` rollouts.
+
+    ``place`` is where n is on the clocks of a drifting environment; every reset sets
+    it.  Draws from the evaluation streams only: training is not affected.
+    """
+    policy, number, returns = policy.deterministic(), place["episode"], []
+    for rollout in range(episodes):
+        stream = (seed, Purpose.EVALUATION, number, rollout)
+        obs, _ = env.reset(seed=integer_for(*stream), options=place)
+        carry, total, step, over = policy.begin(), 0.0, 0, False
+        with watch(env, number) as on_reward:
+            while not over:
+                key = key_for(*stream, step)
+                action, carry = policy.act(obs, carry, key=key)
+                obs, reward, terminated, truncated, _ = env.step(action)
+                on_reward(float(reward))
+                total += float(reward)
+                over = terminated or truncated
+                step += 1
+        returns.append(total)
+    return float(np.mean(returns))
+
+
 def _kept(episodes: int) -> str:
-    """Say that the episodes before the running one are safe."""
-    if episodes == 0:
-        return "There was no episode before it"
-    if episodes == 1:
-        return "The episode before it is kept"
-    return f"The {episodes} episodes before it are kept"
+    return f"{counted(episodes, 'episode')} before it kept"
 
 
 @contextmanager
-def _told_where(session: Session) -> Iterator[None]:
-    """Add to what a machine's own code raises where that was, and what is safe."""
+def _noted(session: Session) -> Iterator[None]:
+    """Add to what an environment's own code raises where that was."""
     try:
         yield
     except DriftrlError:
@@ -174,18 +220,13 @@ def _told_where(session: Session) -> Iterator[None]:
         error.add_note(
             f"Task {session.config.task!r} raised {raised}, in episode "
             f"{session.number} after {session.steps_taken} steps. "
-            f"{_kept(session.number - 1)}: mend it, then go on with --resume, or from "
-            "Python with the same call."
+            f"{_kept(session.number - 1)}: fix the environment, then go on with "
+            "--resume, or from Python with the same call."
         )
         raise
 
 
-def _at_theta(machine: Env) -> str:
-    theta = _theta(machine)
-    return "" if math.isnan(theta) else f", θ = {theta:.6g}"
-
-
-def _theta(machine: Env) -> float:
-    """Return θ of the running episode; NaN where nobody knows it."""
-    theta = machine.get_wrapper_attr("theta")
+def _theta(env: Env) -> float:
+    """Return θ of the running episode; NaN where it is unknown."""
+    theta = env.get_wrapper_attr("theta")
     return math.nan if theta is None else float(theta)

@@ -16,8 +16,8 @@ from driftrl.errors import at_least, positive, require
 from driftrl.records import CONFIG_FILE, RECORDS_FILE, read_records
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import load_checkpoint, newest
-from driftrl.training.evaluate import Watch, evaluate, unwatched
 from driftrl.training.filming import NoPicture, filmed, try_out
+from driftrl.training.loop import Watch, evaluate, unwatched
 from driftrl.training.run_directory import read_config
 from driftrl.training.streams import Purpose, key_for
 
@@ -100,7 +100,6 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
             out, title, fps = film, policy_title(learned), scene.fps or natural
             watch = lambda env, _: filmed(film, env, title, fps)
         value = evaluate(policy, env, episodes=1, seed=seed, place=place, watch=watch)
-    assert value is not None
     return Played(learned, number, theta, seed, value, out, unfilmed)
 
 

@@ -268,7 +268,7 @@ class Session:
             epistemic_std=found.epistemic_std,
             predictive_loss=found.predictive_loss,
             wall_s=time.perf_counter() - self._began,
-            **policy.notes,
+            **policy.metrics,
         )
         self._files.append(record, episode, self._learner.state)
         self._unlearned = None

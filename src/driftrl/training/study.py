@@ -2,7 +2,7 @@
 
 name = "gp_pendulum"
 title = "…"
-summary = "what one will see"
+summary = "what it shows"
 task = "pendulum"
 methods = ["sombrl", "r-ombrl", "sw-ombrl"]
 seeds = [0, 1, 2, 3, 4]
@@ -21,11 +21,17 @@ settings = { forgetting = { window = 3 } }
 task = "hopper"             # optional: another task than the study's
 presets.laptop = { episodes = 20 }  # optional: what a preset means for it
 
+[[variants]]                # a forgetting rule by its import path
+name = "triggered"
+methods = ["sombrl"]
+settings = { forgetting = { kind = "my_module:MyRule", threshold = 2.0 } }
+
 [engine]                    # optional: what a run needs of a cluster, and where that is
 resources = { cores = 2, memory_gb = 4 }
 slurm = { partition = "cpu" }
 """
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +84,11 @@ class Study:
     """What its runs need of the machines, and where a cluster is."""
 
     def __post_init__(self) -> None:
+        require(
+            re.fullmatch(r"[\w=+-][\w.=+-]{0,99}", self.name) is not None,
+            "A study's name is the name of a directory: letters, digits and . _ = + - "
+            f"only, at most 100, and no dot first; received {self.name[:120]!r}.",
+        )
         if self.preset not in self.presets and (self.preset or self.presets):
             raise unknown_name("preset", self.preset, self.presets)
         for named in (name for variant in self.variants for name in variant.presets):
@@ -87,7 +98,7 @@ class Study:
             values = getattr(self, what)
             require(len(values) > 0, f"A study needs {what}; the list is empty.")
         repeated = len(self.seeds) != len(set(self.seeds))
-        require(not repeated, f"The seeds {list(self.seeds)} name one of them twice.")
+        require(not repeated, f"The seeds {list(self.seeds)} repeat one of them.")
 
     def runs(self) -> list[RunConfig]:
         """Return the configuration of every run, seed by seed, so methods keep pace."""
@@ -105,14 +116,14 @@ class Study:
         return runs
 
     def _run(self, variant: Variant, method: str, seed: int) -> RunConfig:
-        own = {"seed": seed, "variant": variant.name}
+        run = {"seed": seed, "variant": variant.name}
         changes: dict[str, Any] = {}
         for settings in (
             self.settings,
             self.presets.get(self.preset, {}),
             variant.settings,
             variant.presets.get(self.preset, {}),
-            own,
+            run,
         ):
             changes = merged(changes, settings)
         try:

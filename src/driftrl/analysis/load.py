@@ -1,0 +1,453 @@
+"""Recorded runs as one polars frame: a row per episode, with J*(θ) and the regret.
+
+Runs that share task, environment and drift face the same *problem*; only those can be
+compared.  Anything else that differs between two runs is part of their method.
+"""
+
+import json
+import tomllib
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+
+from driftrl.analysis.names import natural_key
+from driftrl.errors import DriftrlError, counted, require
+from driftrl.oracles import (
+    OracleTable,
+    given_optimal_returns,
+    optimal_returns_of_runs,
+)
+from driftrl.records import (
+    BESIDE_SETTINGS,
+    COLUMNS,
+    CONFIG_FILE,
+    RECORDS_FILE,
+    Run,
+    has_torn_row,
+    load_run,
+    run_directories,
+)
+
+STUDY_FILE = "study.toml"
+Oracle = Callable[[float], float] | str | Path | None
+"""J*(θ): a function of θ, its ``module:name``, a CSV file with the columns theta and
+value, ``"none"`` to leave it out, or None for the package's own oracle."""
+Progress = Callable[[int, int], None]
+
+_SYSTEM = ("task", "environment", "drift", "extra_drifts", "clock")
+_NOT_SETTINGS = {"task", "method", "seed", "variant", *BESIDE_SETTINGS}
+_POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}
+_MOST_NAMED = 6  # names in one sentence
+
+
+@dataclass(frozen=True)
+class Results:
+    """A frame, and what it cannot hold: configurations, notes, origin of J*."""
+
+    frame: polars.DataFrame
+    runs: tuple[Run, ...]
+    """In the order of the frame; also runs without an episode."""
+    notes: tuple[str, ...] = ()
+    """A sentence for each run that was left out, and for anything else unusual."""
+    oracles: Mapping[str, str] = field(default_factory=dict)
+    """How J* of each problem was obtained, or why it is unknown."""
+    not_started: tuple[str, ...] = ()
+    """Problems without a recorded episode."""
+
+
+def load(
+    paths: str | Path | Iterable[str | Path], *, oracle: Oracle = None
+) -> polars.DataFrame:
+    """Read recorded runs into a frame with one row per episode.
+
+    Damaged runs are left out with a warning; unfinished ones have the rows so far.
+
+    Args:
+        paths: Directory of a run or of a study, or several of them.
+        oracle: J*(θ) as a function, ``"module:function"`` or CSV file (columns theta
+            and value).  By default the package's oracle, which computes what is not
+            in its tables and may take long; ``"none"`` leaves J* out.
+
+    Returns:
+        The columns study, problem, task, method (with its variant), variant, seed, run
+        and directory; then those of ``EpisodeRecord``; achieved_return (evaluated
+        where the run did, else executed), optimal_return (J*, null where unknown) with
+        its error and standard deviation, regret and cumulative_regret; then every
+        setting that differs between the runs, under its dotted name.
+    """
+    results = read_results(paths, oracle=oracle, progress=_announce)
+    for note in results.notes:
+        warnings.warn(note, stacklevel=2)
+    return results.frame
+
+
+def _announce(done: int, total: int) -> None:
+    if done == 0 and total:
+        warnings.warn(
+            f"J*(θ) is being computed at {total} values of θ, which may take minutes; "
+            "oracle='none' reads the returns alone.",
+            stacklevel=2,
+        )
+
+
+def read_results(
+    paths: str | Path | Iterable[str | Path],
+    *,
+    oracle: Oracle = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Like ``load``, but return the notes and configurations beside the frame."""
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    directories = [Path(path) for path in paths]
+    require(bool(directories), "Name at least one directory of a run or a study.")
+    runs: list[_Loaded] = []
+    notes: list[str] = []
+    for name, directory in study_names(directories).items():
+        found, remarks = _read_directory(directory)
+        runs += [_Loaded(run, name, run.method) for run in found]
+        several = len(directories) > 1
+        notes += [f"{name}: {note}" if several else note for note in remarks]
+    notes += _version_notes([loaded.run for loaded in runs])
+    runs = _with_problems(runs)
+    started = {loaded.problem for loaded in runs if loaded.run.records}
+    require(bool(started), "No run has recorded an episode yet.")
+    frame, origins = _with_optimum(_frame(runs), runs, oracle, progress)
+    return Results(
+        frame=frame,
+        runs=tuple(loaded.run for loaded in runs),
+        notes=tuple(notes),
+        oracles=origins,
+        not_started=tuple(
+            dict.fromkeys(one.problem for one in runs if one.problem not in started)
+        ),
+    )
+
+
+# Reading directories.
+
+
+def study_names(directories: Sequence[Path]) -> dict[str, Path]:
+    """Name each directory by its last parts, as many as make the names unique."""
+    whole = {path.resolve(): path for path in directories}
+    require(
+        len(whole) == len(directories), "A directory is named twice. Name each once."
+    )
+    names = {path: path.name for path in whole}
+    for length in range(2, max(len(path.parts) for path in whole) + 1):
+        counts = Counter(names.values())
+        names |= {
+            path: "/".join(path.parts[-length:])
+            for path, name in names.items()
+            if counts[name] > 1
+        }
+    return {names[path]: directory for path, directory in whole.items()}
+
+
+def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
+    """Return the runs that can be read, and a note on each that cannot."""
+    places = run_directories(directory)
+    if places == [directory]:
+        run = load_run(directory)
+        return [run], _torn_notes([run])
+    recorded = {path.parent.name for path in directory.glob(f"*/{RECORDS_FILE}")}
+    begun = {place.name for place in places}
+    reasons = dict.fromkeys(recorded - begun, f"no {CONFIG_FILE}")
+    runs = []
+    for place in places:
+        try:
+            runs.append(load_run(place))
+        except DriftrlError as error:
+            reasons[place.name] = str(error).rstrip(".")
+    notes = [f"Left out: {name}: {reasons[name]}." for name in sorted(reasons)]
+    require(bool(runs), f"No run in {directory} can be read. {' '.join(notes)}")
+    known = recorded | begun
+    missing = [name for name in planned_names(directory) if name not in known]
+    if missing:
+        notes.append(
+            f"Nothing is recorded of {counted(len(missing), 'run')} that {STUDY_FILE} "
+            f"names: {_listing(missing)}."
+        )
+    return runs, [*notes, *_torn_notes(runs)]
+
+
+def planned_names(directory: Path) -> list[str]:
+    """Return the names of a study's runs, as far as its file gives them."""
+    try:
+        table = tomllib.loads((directory / STUDY_FILE).read_bytes().decode())
+        return [
+            _run_name(variant.get("task") or table["task"], method, variant, seed)
+            for seed in table.get("seeds", [])
+            for variant in table.get("variants") or [{}]
+            for method in variant.get("methods") or table.get("methods", [])
+        ]
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return []  # no study, or none that could have been run
+
+
+def _run_name(task: str, method: str, variant: Mapping[str, Any], seed: int) -> str:
+    middle = f"-{variant['name']}" if variant.get("name") else ""
+    return f"{task.replace(':', '.')}-{method}{middle}-s{seed}"
+
+
+def _torn_notes(runs: Sequence[Run]) -> list[str]:
+    return [
+        f"The last row of {run.directory.resolve().name} is incomplete and was ignored."
+        for run in runs
+        if has_torn_row(run.directory / RECORDS_FILE)
+    ]
+
+
+def _version_notes(runs: Sequence[Run]) -> list[str]:
+    from driftrl import __version__
+
+    versions = Counter(
+        run.config.get("versions", {}).get("driftrl", __version__) for run in runs
+    )
+    if set(versions) <= {__version__}:
+        return []
+    counts = [f"{version} ({counted(n, 'run')})" for version, n in versions.items()]
+    return [
+        f"This is driftrl {__version__}; the runs were made by {_listing(counts)}. "
+        "Numbers of different versions may not be comparable."
+    ]
+
+
+def _listing(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# Problems.
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    run: Run
+    study: str
+    method: str
+    problem: str = ""
+
+    @property
+    def system(self) -> str:
+        """Everything that two runs must share to be comparable."""
+        table = {section: self.run.config.get(section) for section in _SYSTEM}
+        return json.dumps(table, sort_keys=True, default=str)
+
+
+def _with_problems(runs: Sequence[_Loaded]) -> list[_Loaded]:
+    """Label each run's problem and name its method, in the order of the frame.
+
+    Where each problem of a task has a variant of its own, the variant names the
+    problem and is no part of the method's name.  Otherwise the label lists the
+    settings in which problems differ.  On a problem that several studies share, the
+    study is part of the method's name.
+    """
+    groups: dict[str, list[_Loaded]] = {}
+    for loaded in runs:
+        groups.setdefault(loaded.system, []).append(loaded)
+    variants = {key: _own_variants(group, runs) for key, group in groups.items()}
+    labels = _labels(groups, variants)
+    named = []
+    for key, group in groups.items():
+        shared = len({loaded.study for loaded in group}) > 1
+        for loaded in group:
+            is_problem = len(groups) > 1 and loaded.study in variants[key]
+            parts = [loaded.study] * shared
+            parts += [loaded.run.variant] * bool(loaded.run.variant and not is_problem)
+            method = f"{loaded.run.config['method']} {', '.join(parts)}".strip()
+            named.append(replace(loaded, method=method, problem=labels[key]))
+    studies = list(dict.fromkeys(loaded.study for loaded in runs))
+    return sorted(
+        named,
+        key=lambda one: (
+            natural_key(one.problem),
+            studies.index(one.study),
+            natural_key(one.method),
+            one.run.seed,
+        ),
+    )
+
+
+def _own_variants(group: Sequence[_Loaded], runs: Sequence[_Loaded]) -> dict[str, str]:
+    """Return, by study, the variant that all its runs here share and no others do."""
+    system, task = group[0].system, group[0].run.task
+    own = {}
+    for study in {loaded.study for loaded in group}:
+        here = {one.run.variant for one in group if one.study == study}
+        elsewhere = {
+            one.run.variant
+            for one in runs
+            if one.study == study and one.run.task == task and one.system != system
+        }
+        if len(here) == 1 and not here & elsewhere:
+            own[study] = here.pop()
+    return own
+
+
+def _labels(
+    groups: Mapping[str, Sequence[_Loaded]], variants: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    tasks = {key: group[0].run.task for key, group in groups.items()}
+    if len(groups) == 1:
+        return tasks
+    several = len(set(tasks.values())) > 1
+    labels = {}
+    for key, group in groups.items():
+        names = {variants[key].get(loaded.study) for loaded in group}
+        if len(names) == 1 and (name := names.pop()) is not None:
+            labels[key] = f"{tasks[key]} {name}".strip() if several else name
+    if len(set(labels.values()) - {""}) == len(groups):
+        return labels
+    configs = {key: group[0].run.config for key, group in groups.items()}
+    return _descriptions(configs)
+
+
+def _descriptions(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Describe each problem by the settings in which any two of them differ."""
+    flat = {
+        key: flattened({section: config.get(section, {}) for section in _SYSTEM})
+        for key, config in configs.items()
+    }
+    names = dict.fromkeys(name for settings in flat.values() for name in settings)
+    differ = [
+        name
+        for name in names
+        if len({str(settings.get(name)) for settings in flat.values()}) > 1
+    ]
+    short = {name: name.rpartition(".")[2].replace("_", " ") for name in differ}
+    return {
+        key: ", ".join(
+            [f"{short[name]} = {settings[name]}" for name in differ if name in settings]
+            or [f"no {short[name]}" for name in differ]
+        )
+        for key, settings in flat.items()
+    }
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one, with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+# The frame.
+
+
+_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("study", "problem", "task", "method", "variant"), polars.String),
+    **{"seed": polars.Int64, "run": polars.String, "directory": polars.String},
+    **{name: _POLARS_TYPE.get(kind, polars.Float64) for name, kind in COLUMNS.items()},
+}
+
+
+def _frame(runs: Sequence[_Loaded]) -> polars.DataFrame:
+    rows = [
+        (*identity, *(getattr(record, name) for name in COLUMNS))
+        for loaded in runs
+        for identity in [_identity(loaded)]
+        for record in loaded.run.records
+    ]
+    frame = polars.DataFrame(rows, schema=_SCHEMA, orient="row")
+    achieved = polars.coalesce("return_eval", "return_executed")
+    return frame.with_columns(
+        polars.selectors.float().fill_nan(None),
+        achieved_return=achieved.fill_nan(None),
+    ).join(_settings(runs), on="directory", how="left", maintain_order="left")
+
+
+def _identity(loaded: _Loaded) -> tuple[str | int, ...]:
+    run = loaded.run
+    place = run.directory.resolve()
+    return (
+        *(loaded.study, loaded.problem, run.task, loaded.method, run.variant),
+        *(run.seed, place.name, str(place)),
+    )
+
+
+def _settings(runs: Sequence[_Loaded]) -> polars.DataFrame:
+    """Return the settings that differ between the runs, one row per run."""
+    tables = [flattened(loaded.run.config) for loaded in runs]
+    columns: dict[str, Any] = {
+        "directory": [str(loaded.run.directory.resolve()) for loaded in runs]
+    }
+    for name in dict.fromkeys(name for table in tables for name in table):
+        values = [table.get(name) for table in tables]
+        if name.split(".")[0] in _NOT_SETTINGS or len(set(map(str, values))) == 1:
+            continue
+        kinds = {type(value) for value in values if value is not None}
+        if kinds == {int, float}:
+            values = [None if value is None else float(value) for value in values]
+        elif len(kinds) > 1 or not kinds <= {int, float, bool, str}:
+            values = [None if value is None else str(value) for value in values]
+        columns[name] = values
+    return polars.DataFrame(columns)
+
+
+# J*(θ).
+
+
+def with_oracle(frame: polars.DataFrame, oracle: Oracle) -> polars.DataFrame:
+    """Return a frame with J*(θ) from a function, ``module:function`` or CSV file."""
+    if oracle is None or oracle == "none":
+        return _joined(frame, {})
+    thetas = frame["theta"].drop_nulls().unique().to_list()
+    table = given_optimal_returns(oracle, thetas)
+    return _joined(frame, dict.fromkeys(frame["problem"].unique(), table))
+
+
+def _with_optimum(
+    frame: polars.DataFrame,
+    runs: Sequence[_Loaded],
+    oracle: Oracle,
+    progress: Progress | None,
+) -> tuple[polars.DataFrame, dict[str, str]]:
+    tables, origins = {}, {}
+    for problem in frame["problem"].unique(maintain_order=True):
+        there = [loaded.run for loaded in runs if loaded.problem == problem]
+        if oracle == "none":
+            origins[problem] = "J* was not asked for."
+            continue
+        table = optimal_returns_of_runs(
+            there,
+            oracle=oracle,
+            others=[loaded.run for loaded in runs],
+            progress=progress,
+        )
+        origins[problem] = table.provenance
+        if table.known:
+            tables[problem] = table
+    return _joined(frame, tables), origins
+
+
+def _joined(
+    frame: polars.DataFrame, tables: Mapping[str, OracleTable]
+) -> polars.DataFrame:
+    """Add J* and what follows from it; null for problems without a table."""
+    added = [f"optimal_{name}" for name in ("return", "error", "std")]
+    numbers = np.full((3, len(frame)), np.nan)
+    problems, thetas = frame["problem"].to_numpy(), frame["theta"].to_numpy()
+    for problem, table in tables.items():
+        rows = (problems == problem) & np.isfinite(thetas)
+        for index, name in enumerate(("value", "error", "std")):
+            numbers[index, rows] = table.column(name, thetas[rows])
+    regret = polars.col("optimal_return") - polars.col("achieved_return")
+    total = polars.col("regret").cum_sum().over("directory")
+    frame = frame.with_columns(
+        polars.Series(name, values).fill_nan(None)
+        for name, values in zip(added, numbers, strict=True)
+    )
+    frame = frame.with_columns(regret=regret).with_columns(cumulative_regret=total)
+    front = [*_SCHEMA, "achieved_return", *added, "regret", "cumulative_regret"]
+    return frame.select(*front, polars.exclude(front))

@@ -1,0 +1,460 @@
+"""Dynamic regret per problem and method, from the frame that ``driftrl.load`` returns.
+
+The regret compares each episode with the best policy for the dynamics of that episode::
+
+    R_n = Σ_{i ≤ n} [ J*(θ_i) − J(π_i) ]
+
+J(π_i) is the evaluated return where the run evaluated its policy, and the return of the
+executed episode otherwise.  All methods of a problem are compared at the last episode N
+that every run has reached, and paired by seed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from driftrl.analysis.load import Oracle, with_oracle
+from driftrl.analysis.names import default_baseline, natural_key
+from driftrl.analysis.statistics import (
+    Estimate,
+    Interval,
+    bootstrap_interval,
+    estimate_mean,
+    mean,
+    standard_error,
+)
+from driftrl.errors import InputError, require
+
+LAST_EPISODES = 10
+"""Episodes at the end over which final performance is measured."""
+AFTER_RESET = 2
+"""Episodes after a reset that ``…_outside_resets`` leaves out."""
+_ROUNDING = 1e-9  # relative, in a sum of rewards
+_DEVIATIONS = 4.0  # one false alarm in 30,000 episodes with normal returns
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A method minus the baseline, on the seeds that both ran."""
+
+    episode: int
+    seeds: tuple[int, ...]
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """The runs of one method on one problem; J* is read as 0 where it is unknown."""
+
+    method: str
+    seeds: tuple[int, ...]
+    curves: Float[np.ndarray, "K N"]
+    """R_n of each seed, up to the last episode that all its seeds have reached."""
+    final: Estimate
+    """R_N."""
+    mean_return: Estimate
+    """Mean achieved return of episodes 1 … N."""
+    gap: Estimate | None
+    """Mean of (J* − J) / |J*| over the last episodes; None if J* is unknown or 0."""
+    gap_outside_resets: Estimate | None
+    final_return: Estimate | None
+    """Mean achieved return of the last episodes."""
+    final_return_outside_resets: Estimate | None
+    minutes: float
+    """Mean wall time of a run."""
+    difference: Difference | None = None
+    """To the baseline in R_N; None for the baseline and without shared seeds."""
+    difference_before_onset: Difference | None = None
+    """The same at the last episode before θ first changes."""
+
+    @property
+    def mean(self) -> Float[np.ndarray, " N"]:
+        """Mean of R_n over the seeds."""
+        return mean(self.curves)
+
+    @property
+    def stderr(self) -> Float[np.ndarray, " N"]:
+        """Standard error of ``mean``."""
+        return standard_error(self.curves)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """95 % bootstrap interval of ``mean``; takes seconds for long curves."""
+        return bootstrap_interval(self.curves)
+
+
+@dataclass(frozen=True)
+class ProblemSummary:
+    """All methods on one problem."""
+
+    problem: str
+    task: str
+    baseline: str
+    episodes: int
+    """N, the last episode that every run has reached."""
+    onset: int | None
+    """First episode with a new θ after it was constant; None if unknown or never."""
+    is_known: bool
+    """Whether J* is known in every episode."""
+    frame: polars.DataFrame
+    """The rows of the problem."""
+    methods: tuple[MethodSummary, ...]
+    """The baseline first."""
+    warnings: tuple[str, ...]
+    """Signs that J* is not an optimum."""
+
+
+def regret(
+    frame: polars.DataFrame, *, oracle: Oracle = None, baseline: str | None = None
+) -> polars.DataFrame:
+    """Return the regret of each method on each problem, one row per pair.
+
+    Problems without J* are left out; if there is no other, that is an ``InputError``.
+
+    Args:
+        frame: From ``driftrl.load``.
+        oracle: J*(θ) instead of the frame's: a function, ``"module:function"`` or a
+            CSV file with the columns theta and value.
+        baseline: Method to compare with; by default sombrl.
+
+    Returns:
+        problem, method, seeds (their number), episodes N, and of R_N the mean
+        (``regret``), its standard_error and 95 % t interval (low, high) and bootstrap
+        interval; the parts of R_N before and after the onset of the drift;
+        ``difference`` to the baseline paired by seed with both intervals, also before
+        the onset; ``gap``, the mean shortfall from J* in the last ten episodes
+        relative to |J*|; and the minutes that a run took.
+    """
+    if oracle is not None:
+        frame = with_oracle(frame, oracle)
+    rows = [
+        _row(summary, method)
+        for summary in known_summaries(summarize(frame, baseline=baseline))
+        for method in summary.methods
+    ]
+    return polars.DataFrame(rows, infer_schema_length=None)
+
+
+def known_summaries(summaries: Sequence[ProblemSummary]) -> list[ProblemSummary]:
+    """Return the summaries of problems with J*; none is an ``InputError``."""
+    known = [summary for summary in summaries if summary.is_known]
+    if not known:
+        tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
+        raise InputError(
+            f"J*(θ) of {tasks} is not known, so there is no regret. Give it with "
+            "oracle=…: a function of θ, 'module:function', or a CSV file with the "
+            "columns theta and value. `driftrl.compare` and the report show returns."
+        )
+    return known
+
+
+def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
+    before = summary.onset - 1 if summary.onset else 0
+    start = float(method.mean[before - 1]) if 0 < before < summary.episodes else None
+    difference, early = method.difference, method.difference_before_onset
+    paired = difference and difference.estimate
+    outside = method.gap_outside_resets
+    return {
+        "problem": summary.problem,
+        "method": method.method,
+        "seeds": len(method.seeds),
+        "episodes": summary.episodes,
+        "regret": method.final.mean,
+        "standard_error": _number(method.final.stderr),
+        **_interval("", method.final.student),
+        **_interval("bootstrap_", method.final.bootstrap),
+        "regret_before_onset": start,
+        "regret_after_onset": None if start is None else method.final.mean - start,
+        "baseline": summary.baseline,
+        "paired_seeds": len(difference.seeds) if difference else 0,
+        "difference": paired and paired.mean,
+        **_interval("difference_", paired and paired.student),
+        **_interval("difference_bootstrap_", paired and paired.bootstrap),
+        "difference_before_onset": early and early.estimate.mean,
+        **_interval("difference_before_onset_", early and early.estimate.student),
+        "gap": method.gap and method.gap.mean,
+        **_interval("gap_", method.gap and method.gap.student),
+        "gap_outside_resets": outside and outside.mean,
+        "minutes": method.minutes,
+    }
+
+
+def _interval(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return {f"{prefix}low": _number(low), f"{prefix}high": _number(high)}
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or math.isnan(value) else float(value)
+
+
+# Summaries: the arrays behind the table, also for figures and JSON.
+
+
+def summarize(
+    frame: polars.DataFrame, *, baseline: str | None = None
+) -> list[ProblemSummary]:
+    """Return the methods of every problem compared; also where J* is unknown."""
+    require(len(frame) > 0, "The frame has no rows: no episode is recorded.")
+    return [
+        _summarize_problem(part, baseline)
+        for part in frame.partition_by("problem", maintain_order=True)
+    ]
+
+
+def _summarize_problem(frame: polars.DataFrame, baseline: str | None) -> ProblemSummary:
+    broken = frame.filter(polars.col("achieved_return").is_null())
+    if len(broken):
+        run, episodes = broken["run"][0], broken["episode"].to_list()[:5]
+        raise InputError(f"{run} has no finite return in episodes {episodes}.")
+    baseline = baseline or _baseline(frame)
+    is_known = frame["optimal_return"].null_count() == 0
+    groups = runs_by_method(frame, first=baseline)
+    runs = [run for group in groups.values() for run in group]
+    episodes = min(len(run) for run in runs)
+    onset = None
+    if frame["theta"].null_count() == 0:
+        starts = [s for run in runs for s in change_starts(run["theta"].to_numpy())]
+        onset = min(starts, default=None)
+    methods = [
+        _summarize_method(group, episodes, is_known) for group in groups.values()
+    ]
+    reference = next((one for one in methods if one.method == baseline), None)
+    before = onset - 1 if onset else 0
+    if reference is not None:
+        methods = [
+            replace(
+                method,
+                difference=_difference(method, reference, episodes),
+                difference_before_onset=_difference(method, reference, before)
+                if 0 < before < episodes
+                else None,
+            )
+            for method in methods
+        ]
+    return ProblemSummary(
+        problem=frame["problem"][0],
+        task=frame["task"][0],
+        baseline=baseline,
+        episodes=episodes,
+        onset=onset,
+        is_known=is_known,
+        frame=frame,
+        methods=tuple(methods),
+        warnings=tuple(oracle_warnings(runs)) if is_known else (),
+    )
+
+
+def runs_by_method(
+    frame: polars.DataFrame, *, first: str | None = None
+) -> dict[str, list[polars.DataFrame]]:
+    """Return the runs of each method on one problem, seeds ascending."""
+    groups: dict[str, list[polars.DataFrame]] = {}
+    for run in frame.sort("seed", maintain_order=True).partition_by("directory"):
+        group = groups.setdefault(run["method"][0], [])
+        if group and group[-1]["seed"][0] == run["seed"][0]:
+            raise InputError(
+                f"{group[-1]['directory'][0]} and {run['directory'][0]} are both "
+                f"{run['method'][0]} with seed {run['seed'][0]}. Load one of them."
+            )
+        group.append(run)
+    names = sorted(groups, key=lambda name: (name != first, natural_key(name)))
+    return {name: groups[name] for name in names}
+
+
+def stack(runs: Sequence[polars.DataFrame], column: str) -> Float[np.ndarray, "K N"]:
+    """Return a column of several runs up to their common length; null becomes NaN."""
+    length = min(len(run) for run in runs)
+    return np.array([run[column][:length].cast(polars.Float64) for run in runs], float)
+
+
+def _baseline(frame: polars.DataFrame) -> str:
+    """Return the default baseline: of the first study, if the problem has several."""
+    methods = frame["method"].unique(maintain_order=True).to_list()
+    if frame["study"].n_unique() == 1:
+        return default_baseline(methods)
+    first = frame["study"][0]
+    names = {
+        name.replace(f" {first}, ", " ").removesuffix(f" {first}"): name
+        for name in methods
+        if name.endswith(f" {first}") or f" {first}, " in name
+    }
+    return names.get(default := default_baseline(names), default)
+
+
+def _summarize_method(
+    runs: Sequence[polars.DataFrame], episodes: int, is_known: bool
+) -> MethodSummary:
+    returns = stack(runs, "achieved_return")
+    optimal = stack(runs, "optimal_return") if is_known else np.zeros_like(returns)
+    curves = np.cumsum(optimal - returns, axis=1)
+    scale = np.where(optimal == 0, np.nan, np.abs(optimal))
+    gaps = ((optimal - returns) / scale)[:, :episodes]
+    early = returns[:, :episodes]
+    skipped = np.array(
+        [_soon_after_reset(run["first_retained"].to_numpy()[:episodes]) for run in runs]
+    )
+    nothing = np.zeros_like(skipped)
+    return MethodSummary(
+        method=runs[0]["method"][0],
+        seeds=tuple(run["seed"][0] for run in runs),
+        curves=curves,
+        final=estimate_mean(curves[:, episodes - 1]),
+        mean_return=estimate_mean(early.mean(axis=1)),
+        gap=_final_mean(gaps, nothing),
+        gap_outside_resets=_final_mean(gaps, skipped),
+        final_return=_final_mean(early, nothing),
+        final_return_outside_resets=_final_mean(early, skipped),
+        minutes=float(np.mean([run["wall_s"].sum() for run in runs])) / 60,
+    )
+
+
+def _difference(
+    method: MethodSummary, reference: MethodSummary, episode: int
+) -> Difference | None:
+    shared = sorted(set(method.seeds) & set(reference.seeds))
+    if method is reference or not shared:
+        return None
+    first, second = (
+        one.curves[[one.seeds.index(seed) for seed in shared], episode - 1]
+        for one in (method, reference)
+    )
+    return Difference(episode, tuple(shared), estimate_mean(first - second))
+
+
+def _final_mean(
+    values: Float[np.ndarray, "K N"], skipped: np.ndarray
+) -> Estimate | None:
+    """Mean over runs of the last episodes; runs without a number are left out."""
+    kept = np.where(skipped, np.nan, values)[:, -LAST_EPISODES:]
+    means = [row[np.isfinite(row)].mean() for row in kept if np.isfinite(row).any()]
+    return estimate_mean(np.array(means)) if means else None
+
+
+def change_starts(thetas: Float[np.ndarray, " N"]) -> list[int]:
+    """Return the episodes with the first new θ after it was constant.
+
+    A θ that changes from the first episode on was never constant: no start.
+    """
+    changed = np.diff(thetas) != 0
+    begins = changed[1:] & ~changed[:-1]
+    return [int(index) + 3 for index in np.flatnonzero(begins)]
+
+
+def reset_episodes(first_retained: np.ndarray) -> list[int]:
+    """Return the episodes whose policy is the first to be learned after a reset.
+
+    A sliding window moves m(n) up by one per episode; a larger jump is a reset.
+    """
+    return [int(i) + 2 for i in np.flatnonzero(np.diff(first_retained) > 1)]
+
+
+def _soon_after_reset(first_retained: np.ndarray) -> np.ndarray:
+    marked = np.zeros(len(first_retained), dtype=bool)
+    for start in reset_episodes(first_retained):
+        marked[start - 1 : start - 1 + AFTER_RESET] = True
+    return marked
+
+
+def oracle_warnings(runs: Sequence[polars.DataFrame]) -> list[str]:
+    """Return a sentence for each sign that J* is not an optimum.
+
+    No policy can beat the optimum by more than the stated error and, where returns are
+    random, four standard deviations: neither in one episode (a sentence for each θ,
+    about the run that exceeds it most) nor in sum (a sentence for each run).
+    """
+    worst: dict[float, tuple[float, str]] = {}
+    summed = []
+    for run in runs:
+        optimal, error, std, returns, thetas = (
+            run[name].to_numpy()
+            for name in (
+                *("optimal_return", "optimal_error", "optimal_std"),
+                *("achieved_return", "theta"),
+            )
+        )
+        excess = returns - optimal
+        error = error + _ROUNDING * np.abs(optimal)
+        label = run["run"][0]
+        for i in np.flatnonzero(excess > error + _DEVIATIONS * std):
+            if excess[i] > worst.get(thetas[i], (0.0, ""))[0]:
+                text = (
+                    f"The oracle is not an optimum at θ = {thetas[i]:g}: {label} "
+                    f"achieved {returns[i]:.6g} in episode {i + 1}, {excess[i]:.3g} "
+                    f"more than J*(θ) = {optimal[i]:.6g}, whose stated error is "
+                    f"{error[i]:.3g}."
+                )
+                worst[thetas[i]] = (float(excess[i]), text)
+        allowed = np.cumsum(error) + _DEVIATIONS * np.sqrt(np.cumsum(std**2))
+        total = np.cumsum(excess)
+        i = int(np.argmax(total - allowed))
+        if total[i] > allowed[i]:
+            summed.append(
+                f"The oracle is not an optimum up to θ = {thetas[i]:g}: the regret of "
+                f"{label} sums to {-total[i]:.3g} by episode {i + 1}, below zero by "
+                f"more than the {allowed[i]:.3g} that errors and noise allow."
+            )
+    return [text for _, text in sorted(worst.values(), reverse=True)] + summed
+
+
+# JSON.
+
+
+def regret_document(summary: ProblemSummary, oracle: str = "") -> dict[str, Any]:
+    """Return a summary as plain data for JSON; unknown numbers are None."""
+    return {
+        "problem": summary.problem,
+        "task": summary.task,
+        "episodes": summary.episodes,
+        "baseline": summary.baseline,
+        "oracle": oracle,
+        "gap_episodes": min(LAST_EPISODES, summary.episodes),
+        "methods": {
+            method.method: {
+                "seeds": list(method.seeds),
+                "mean": _numbers(method.mean),
+                "standard_error": _numbers(method.stderr),
+                "final_regret": _estimate(method.final),
+                "minus_baseline": _paired(method.difference),
+                "minus_baseline_before_change": _paired(method.difference_before_onset),
+                "gap": _estimate(method.gap),
+                "gap_outside_resets": _estimate(method.gap_outside_resets),
+                "minutes": method.minutes,
+            }
+            for method in summary.methods
+        },
+        "warnings": list(summary.warnings),
+    }
+
+
+def _paired(difference: Difference | None) -> dict[str, Any] | None:
+    if difference is None:
+        return None
+    place = {"episode": difference.episode, "seeds": list(difference.seeds)}
+    return place | (_estimate(difference.estimate) or {})
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    student, bootstrap = estimate.student, estimate.bootstrap
+    return {
+        "values": _numbers(estimate.values),
+        "mean": estimate.mean,
+        "standard_error": _numbers(estimate.stderr),
+        "t_interval": _numbers([student.low, student.high]),
+        "bootstrap_interval": _numbers([bootstrap.low, bootstrap.high]),
+    }
+
+
+def _numbers(values: ArrayLike) -> Any:
+    array = np.asarray(values, dtype=float).astype(object)
+    array[array != array] = None
+    return array.tolist()
