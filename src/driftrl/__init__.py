@@ -21,6 +21,7 @@ _HOMES = {
     "RunConfig": "driftrl.config.run",
     "Session": "driftrl.training.session",
     "Window": "driftrl.memory.forgetting",
+    "compare": "driftrl.analysis.compare",
     "configure": "driftrl.envs.tasks",
     "freeze": "driftrl.envs.drifting",
     "machine": "driftrl.envs.custom",
