@@ -36,7 +36,7 @@ class Heater:
 if (OUT / "config.toml").exists():
     session = driftrl.Session.resume(OUT)
 else:
-    plate = driftrl.machine("heater", observations=2, actions=1, steps=STEPS)
+    plate = driftrl.custom_task("heater", observations=2, actions=1, steps=STEPS)
     config = driftrl.configure(plate, "sw-ombrl", {"forgetting": {"window": 4}})
     session = driftrl.Session(config, OUT)
 

@@ -20,7 +20,7 @@ from driftrl.config.toml import (
     toml_text,
 )
 from driftrl.drift.schedules import SCHEDULES, Constant, Join, Step
-from driftrl.envs.custom import custom_task
+from driftrl.envs.custom import sized_task
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import (
@@ -45,7 +45,7 @@ def test_every_configuration_survives_toml(method: str, kind: str) -> None:
 
 
 def test_a_machine_of_ones_own_survives_toml() -> None:
-    press = custom_task("my.press:make", (3, 2), 40, ((0.0, -1.5), (10.0, 1.5)))
+    press = sized_task("my.press:make", (3, 2), 40, ((0.0, -1.5), (10.0, 1.5)))
     config = configure(press, "r-ombrl", {"forgetting": {"kind": "since", "first": 4}})
     again = from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
     assert again == config and hash(again.environment) == hash(config.environment)

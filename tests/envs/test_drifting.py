@@ -23,7 +23,7 @@ from driftrl.drift.schedules import (
     Step,
 )
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
-from driftrl.envs.pendulum_plant import PendulumPlant
+from driftrl.envs.pendulum import PendulumPlant
 from driftrl.errors import InputError
 
 ONCE = EnvironmentConfig(sim_steps=200, action_repeat=1)

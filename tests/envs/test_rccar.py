@@ -1,7 +1,7 @@
 """The physics of the RC car: closed forms, limits, symmetries, and its integrator."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +10,25 @@ import pytest
 
 from driftrl.envs.rccar import (
     DT,
+    NOISE_STD,
     NOMINAL,
+    RANGES,
     RELAXATION,
     START,
     SUBSTEPS,
     CarParameters,
     CarState,
-    drift_angle,
-    kinetic_energy,
+    decision_reward,
+    nearness,
+    observe,
+    reward,
     runge_kutta,
     specimen,
     step,
     tyre_forces,
+    wrap,
 )
-from driftrl.envs.rccar_plant import NOISE_STD
+from driftrl.envs.rccar_drawing import slide
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -248,13 +253,8 @@ def test_energy_never_grows_without_throttle() -> None:
     after = many(states, actions)
     stays = forward_and_sideways(after)[:, 0] > 0.05  # the tyres' equations throughout
     assert stays.mean() > 0.8
-    energy = lambda rows: np.asarray(
-        jax.vmap(lambda s: kinetic_energy(CarState(*s)))(jnp.asarray(rows))
-    )
+    energy = lambda rows: 0.5 * (rows[:, 3:] ** 2 @ [1.65, 1.65, 0.06])
     assert (energy(after) < energy(states))[stays].all()
-    assert energy(np.array([[0, 0, 0, 3.0, 4.0, 2.0]]))[0] == pytest.approx(
-        0.5 * 1.65 * 25 + 0.5 * 0.06 * 4
-    )
 
 
 def test_reversing_without_throttle_it_slows_down() -> None:
@@ -303,11 +303,9 @@ def test_a_slow_curve_is_no_drift_and_a_handbrake_turn_is() -> None:
     slow = [*held(0.0, 0.1, 10), *held(1.0, 0.06, 50)]
     fast = [*held(1.0, 1.0, 30), *held(1.0, -1.0, 8)]
     slow, fast = (
-        np.degrees([drift_angle(car(*state)) for state in drive(REST, np.array(plan))])
-        for plan in (slow, fast)
+        np.degrees(slide(drive(REST, np.array(plan)), NOMINAL)) for plan in (slow, fast)
     )
-    assert np.abs(slow[10:]).max() < 1.0
-    assert fast.min() < -40.0  # turning left, the tail slides to the right
+    assert slow[10:].max() < 1.0 and fast.max() > 40.0
 
 
 def test_any_specimen_drives() -> None:
@@ -383,14 +381,6 @@ def test_a_vector_of_cars_is_a_loop_of_cars() -> None:
     np.testing.assert_allclose(many(states, actions, 0.5)[:20], loop, atol=1e-12)
 
 
-def test_compiled_or_not_a_step_is_the_same() -> None:
-    state, action = (0.1, 0.2, 0.3, 1.0, 0.4, -0.5), np.array([0.3, 0.8])
-    with jax.disable_jit():
-        plain = step(car(*state), jnp.asarray(action), 1.0, substeps=1)
-    compiled = drive(state, action[None], substeps=1)[-1]
-    np.testing.assert_allclose(np.stack(plain), compiled, atol=1e-12)
-
-
 # The integrator
 
 
@@ -435,3 +425,81 @@ def test_one_runge_kutta_step_by_hand() -> None:
     after = runge_kutta(lambda state: state, ones, 0.5)
     expected = 1 + 0.5 + 0.125 + 0.125 / 6 + 0.0625 / 24
     np.testing.assert_allclose(np.stack(after), expected, rtol=1e-14)
+
+
+# Observation, reward and specimens
+
+
+def test_the_observation() -> None:
+    obs = observe(car(1.0, 2.0, np.pi / 6, 3.0, 4.0, 5.0))
+    np.testing.assert_allclose(obs, [1, 2, 0.5, np.sqrt(0.75), 3, 4, 5], rtol=1e-14)
+
+
+def test_angles_are_wrapped() -> None:
+    assert [float(wrap(angle)) for angle in (0.0, 3.5, -3.5, 7.0)] == pytest.approx(
+        [0.0, 3.5 - 2 * np.pi, 2 * np.pi - 3.5, 7.0 - 2 * np.pi]
+    )
+
+
+def pose(x: float, y: float, heading: float) -> jax.Array:
+    return observe(car(x, y, heading, 0.3, -0.2, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "heading", "expected"),
+    [
+        (0.0, 0.0, 0.0, 1.0),
+        (0.06, -0.08, 0.0, 1.0),  # D = 0.1
+        (0.0, 0.0, 0.09, 1.0),
+        (2.1, 0.0, 0.0, 0.1),  # as far beyond 0.1 as the margin
+        (0.0, 1.1, 0.0, 1 / (1 + 9 * 0.25)),
+        (0.3, 0.0, -0.4, 1 / (1 + 9 * 0.04)),  # D = 0.5
+        (0.0, 0.0, 2 * np.pi + 1.1, 1 / (1 + 9 * 0.25)),
+        (*START, 0.034991),  # D = 3.601
+    ],
+)
+def test_nearness_by_hand(x: float, y: float, heading: float, expected: float) -> None:
+    assert float(nearness(pose(x, y, heading))) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_reward_charges_for_the_command() -> None:
+    away, action = pose(*START), jnp.asarray([0.6, -0.8])
+    assert float(reward(away, action, pose(0, 0, 0))) == pytest.approx(1 - 0.005)
+    there = reward(pose(0, 0, 0), action, away)
+    assert float(there) == pytest.approx(0.034991 - 0.005, abs=1e-6)
+
+
+def test_the_reward_has_a_slope_everywhere() -> None:
+    for place in ((0.0, 0.0, 0.0), (0.06, 0.08, 0.0), START):
+        slope = jax.grad(lambda obs: nearness(obs))(pose(*place))
+        assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("repeat", [1, 2, 5])
+def test_the_reward_of_a_held_command(repeat: int) -> None:
+    known: Callable = decision_reward(repeat, 1.0)
+    action = jnp.asarray([0.5, 0.5])
+    here, there = pose(0.0, 1.1, 0.0), pose(0.0, 0.0, 0.0)
+    values = np.linspace(float(nearness(here)), 1.0, repeat + 1)[1:]
+    total = values.sum() - repeat * 0.005 * 0.5
+    assert float(known(here, action, there)) == pytest.approx(total, rel=1e-12)
+    assert known is decision_reward(repeat, 1.0)  # one function, compiled once
+
+
+# Specimens
+
+
+def test_specimens_are_drawn_from_the_ranges_and_keep_their_numbers() -> None:
+    assert specimen(0) == NOMINAL
+    cars = np.array([specimen(number) for number in range(1, 401)])
+    low, high = np.array([*RANGES.values()]).T
+    assert (low <= cars).all() and (cars <= high).all()
+    varied = high > low
+    assert list(np.array(NOMINAL._fields)[~varied]) == ["c_d"]
+    middle = ((cars - low) / np.where(varied, high - low, 1.0)).mean(axis=0)
+    np.testing.assert_allclose(middle[varied], 0.5, atol=0.06)
+    assert len(np.unique(cars, axis=0)) == 400
+    assert specimen(17) == specimen(17)
+    assert all(
+        low <= NOMINAL[i] <= high for i, (low, high) in enumerate(RANGES.values())
+    )

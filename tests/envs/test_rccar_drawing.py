@@ -2,17 +2,15 @@
 
 import sys
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.error import DependencyNotInstalled
 
 from driftrl.envs import rccar_drawing
 from driftrl.envs.drifting import make_env
-from driftrl.envs.rccar import NOMINAL, CarState, drift_angle
+from driftrl.envs.rccar import NOMINAL
 from driftrl.envs.rccar_drawing import (
-    PIXELS_A_METRE,
+    PIXELS_PER_METRE,
     VIEW,
     Frame,
     colour_of,
@@ -30,14 +28,17 @@ def parked(x: float, y: float, heading: float) -> np.ndarray:
 
 def place(x: float, y: float) -> tuple[int, int]:
     """Return the row and column of a place on the floor."""
-    row, column = (VIEW[1][1] - y) * PIXELS_A_METRE, (x - VIEW[0][0]) * PIXELS_A_METRE
+    row, column = (
+        (VIEW[1][1] - y) * PIXELS_PER_METRE,
+        (x - VIEW[0][0]) * PIXELS_PER_METRE,
+    )
     return round(row), round(column)
 
 
 def centre(changed: np.ndarray) -> tuple[float, float]:
     """Return where on the floor the changed pixels are, on average."""
     rows, columns = np.nonzero(changed)
-    x, y = columns.mean() / PIXELS_A_METRE, rows.mean() / PIXELS_A_METRE
+    x, y = columns.mean() / PIXELS_PER_METRE, rows.mean() / PIXELS_PER_METRE
     return VIEW[0][0] + x, VIEW[1][1] - y
 
 
@@ -50,7 +51,7 @@ AWAY = parked(-9.0, 0.0, 0.0)  # beyond the picture
 
 def test_a_picture_has_its_size() -> None:
     picture = draw(parked(1.0, 0.5, 0.3), 0.2, NOMINAL)
-    width, height = (round((high - low) * PIXELS_A_METRE) for low, high in VIEW)
+    width, height = (round((high - low) * PIXELS_PER_METRE) for low, high in VIEW)
     assert picture.shape == (height, width, 3) and picture.dtype == np.uint8
     assert width % 2 == height % 2 == 0  # as a video wants it
 
@@ -58,7 +59,6 @@ def test_a_picture_has_its_size() -> None:
 @pytest.mark.parametrize(("x", "y"), [(1.0, 0.5), (-0.8, -1.5), (2.2, 1.1)])
 def test_the_car_is_where_it_is(x: float, y: float) -> None:
     empty, picture = draw(AWAY, 0.0, NOMINAL), draw(parked(x, y, 0.7), 0.0, NOMINAL)
-    empty[:, :40] = picture[:, :40]  # the dot that says where the lost car went
     middle = (NOMINAL.l_f - NOMINAL.l_r) / 2
     expected = x + middle * np.cos(0.7), y + middle * np.sin(0.7)
     assert centre(differs(empty, picture)) == pytest.approx(expected, abs=0.02)
@@ -110,31 +110,25 @@ def test_the_trail_shows_where_it_slid() -> None:
     assert colour_of(np.radians(40)) == colour_of(-np.pi / 2)
 
 
-def test_a_slide_is_the_drift_angle_where_it_moves() -> None:
-    states = np.random.default_rng(0).uniform(-3, 3, (200, 6))
+@pytest.mark.parametrize(
+    ("heading", "v_x", "v_y", "yaw_rate", "degrees"),
+    [
+        (0.0, 1.0, 0.0, 0.0, 0.0),
+        (0.0, 1.0, 1.0, 0.0, 45.0),
+        (0.0, -1.0, 0.0, 0.0, 0.0),  # reversing is not drifting
+        (np.pi / 2, 1.0, 0.0, 0.0, 90.0),
+        (np.pi, -1.0, np.tan(np.pi / 6), 0.0, 30.0),
+        (0.0, 1.0, 0.34, 2.0, 0.0),  # nor is a curve in which the rear axle rolls
+        (0.0, 0.34, 0.0, -2.0, 45.0),
+        (0.0, 0.05, 0.05, 0.0, 0.0),  # it hardly moves
+    ],
+)
+def test_sliding_angles(
+    heading: float, v_x: float, v_y: float, yaw_rate: float, degrees: float
+) -> None:
     crooked = NOMINAL._replace(angle_offset=0.1)
-    with jax.enable_x64(True):
-        angles = jax.vmap(lambda state: drift_angle(CarState(*state), crooked))(
-            jnp.asarray(states)
-        )
-    found = slide(states, crooked)
-    moving = found > 0
-    assert moving.mean() > 0.98
-    np.testing.assert_allclose(found[moving], np.abs(angles)[moving])
-    assert (slide(states * [1, 1, 1, 0.02, 0.02, 0.02], crooked) == 0).all()
-
-
-@pytest.mark.parametrize(("x", "y"), [(-9.0, 0.0), (9.0, 9.0), (0.0, -40.0)])
-def test_a_lost_car_leaves_a_dot_at_the_edge(x: float, y: float) -> None:
-    picture = draw(parked(x, y, 0.0), 0.0, NOMINAL)
-    dot = (picture == rccar_drawing._LOST).all(axis=2)
-    near = [
-        min(max(value, low), high)
-        for value, (low, high) in zip((x, y), VIEW, strict=True)
-    ]
-    assert np.hypot(*(np.array(centre(dot)) - near)) < 0.2
-    inside = draw(parked(0.0, 0.5, 0.0), 0.0, NOMINAL)
-    assert not (inside == rccar_drawing._LOST).all(axis=2).any()
+    state = np.array([[5.0, 6.0, heading - 0.1, v_x, v_y, yaw_rate]])
+    assert np.degrees(slide(state, crooked)) == pytest.approx([degrees], abs=1e-9)
 
 
 def test_drawing_changes_nothing() -> None:
@@ -155,7 +149,7 @@ def test_it_is_filmed_in_real_time() -> None:
 
 
 def test_there_is_nothing_to_draw_before_a_reset() -> None:
-    with pytest.raises(InputError, match="before the first reset"):
+    with pytest.raises(InputError, match="reset"):
         make_env("rccar", render_mode="rgb_array").render()
 
 
@@ -164,5 +158,5 @@ def test_without_pillow_it_says_what_to_install(
 ) -> None:
     rccar_drawing._background.cache_clear()
     monkeypatch.setitem(sys.modules, "PIL.ImageDraw", None)
-    with pytest.raises(DependencyNotInstalled, match=r"Pillow: pip install 'driftrl\["):
+    with pytest.raises(DependencyNotInstalled, match="Pillow"):
         draw(parked(0.0, 0.0, 0.0), 0.0, NOMINAL)

@@ -13,9 +13,8 @@ from gymnasium import spaces
 from driftrl.agents import sac as learner
 from driftrl.config.deep import SACConfig
 from driftrl.config.run import EnvironmentConfig
-from driftrl.envs.drifting import freeze
-from driftrl.envs.pendulum_plant import PendulumPlant
-from driftrl.envs.plants import PLANTS
+from driftrl.envs.drifting import PLANTS, freeze
+from driftrl.envs.pendulum import PendulumPlant
 from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.models.networks import MLP

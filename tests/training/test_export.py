@@ -19,7 +19,7 @@ from driftrl.cli.main import main
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import to_dict, toml_text
-from driftrl.envs.custom import GymPlant, machine, task_of
+from driftrl.envs.custom import GymPlant, custom_task, task_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.exported import Policy, load_policy
@@ -288,7 +288,7 @@ def test_a_run_knows_the_bounds_of_its_machine(tiny_deep: RunConfig) -> None:
         assert found is not None
         assert [bound.tolist() for bound in found] == expected
     assert machine_bounds(tiny_deep) is None
-    told = machine("press", observations=1, actions=1, steps=1)
+    told = custom_task("press", observations=1, actions=1, steps=1)
     assert machine_bounds(configure(told, "sombrl")) is None
 
 

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.error import DependencyNotInstalled
 
 from driftrl.config.run import RunConfig
-from driftrl.envs.custom import custom_task
+from driftrl.envs.custom import sized_task
 from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
@@ -221,7 +221,7 @@ def test_an_environment_of_ones_own_may_draw_nothing(
     (tmp_path / "no_render.py").write_text(f"{ROOM}\n{render}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "no_render", raising=False)
-    config = configure(custom_task("no_render:Room", (2, 1), 30), "sac")
+    config = configure(sized_task("no_render:Room", (2, 1), 30), "sac")
     with pytest.raises(NoPicture, match=sentence):
         filming.try_out(config)
 

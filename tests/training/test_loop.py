@@ -14,8 +14,13 @@ from driftrl.config.gp import ICEMConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
 from driftrl.drift.schedules import Step
-from driftrl.envs.drifting import DriftingEnv, environment_of, freeze, make_env
-from driftrl.envs.plants import known_reward
+from driftrl.envs.drifting import (
+    DriftingEnv,
+    environment_of,
+    freeze,
+    known_reward,
+    make_env,
+)
 from driftrl.envs.tasks import task_named
 from driftrl.errors import CorruptFile, EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode

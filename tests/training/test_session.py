@@ -17,7 +17,7 @@ from jaxtyping import Array
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import overridden, read_toml
-from driftrl.envs.custom import machine
+from driftrl.envs.custom import custom_task
 from driftrl.envs.drifting import environment_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted, InputError
@@ -42,7 +42,9 @@ def config(tiny_deep_settings: dict[str, Any]) -> RunConfig:
     for table in ("drift", "environment"):
         settings.pop(table, None)
     return configure(
-        machine("cart", observations=2, actions=1, steps=STEPS), "sw-ombrl", settings
+        custom_task("cart", observations=2, actions=1, steps=STEPS),
+        "sw-ombrl",
+        settings,
     )
 
 
@@ -387,12 +389,6 @@ def test_the_held_episode_is_told_as_json(config: RunConfig, tmp_path: Path) -> 
         told = json.loads((tmp_path / "pending" / "told.json").read_text())
         assert told == {"episode": 1, "theta": None}
         session.learn()
-
-
-@pytest.mark.parametrize("bad", ["", "a b", "x/y", "a:b"])
-def test_names_of_machines(bad: str) -> None:
-    with pytest.raises(InputError, match="name of a machine"):
-        machine(bad, observations=1, actions=1, steps=1)
 
 
 def test_a_run_is_running_while_its_heartbeat_is_young(

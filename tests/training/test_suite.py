@@ -121,7 +121,7 @@ def test_two_parameters_drift_in_a_run_and_survive_a_resume(tmp_path: Path) -> N
 def test_a_fault_names_task_episode_and_theta(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from driftrl.envs.mujoco_plant import MujocoPlant
+    from driftrl.envs.mujoco import MujocoPlant
 
     honest, calls = MujocoPlant.step, 0
 

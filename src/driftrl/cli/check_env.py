@@ -1,19 +1,15 @@
-"""``driftrl check-env``: is my environment usable, and what would be assumed of it."""
+"""``driftrl check-env``: check a custom environment and print what a run assumes."""
 
-import math
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
-from driftrl.envs.advice import default_rows, remarks, rows, verdict
-from driftrl.envs.custom import factory_named
-from driftrl.envs.inspection import Findings, defaults_for, inspect
-from driftrl.envs.trial import described
-from driftrl.errors import DriftrlError, InputError
+from driftrl.envs.check import check
+from driftrl.envs.custom import load_factory
 
 
 @dataclass(frozen=True)
@@ -21,11 +17,11 @@ class Arguments:
     """Which environment, and how long to try it."""
 
     environment: Annotated[str, tyro.conf.Positional]
-    """MODULE:FACTORY, such as my_machine:make_env; the current directory counts."""
+    """MODULE:FACTORY, such as my_env:make_env; the current directory counts."""
     episodes: int = 5
-    """Random episodes to drive."""
+    """Random episodes to run."""
     seconds: float = 20.0
-    """Time after which no more is driven."""
+    """Time after which no further step is taken."""
     seed: int = 0
     """Seed of the actions and of the resets."""
     json: bool = False
@@ -33,75 +29,35 @@ class Arguments:
 
 
 def main(argv: list[str]) -> int:
-    """Inspect an environment and say what was found; 1 if it can't be learned."""
+    """Check an environment and print the report; 1 if it can't be learned."""
     summary = (
-        "Say what an environment of one's own is like, what must be mended before it "
-        "can be learned, and what a run on it would assume. It is driven with random "
-        "actions within its bounds: mind a real machine."
+        "Check a custom environment: what must be fixed before it can be learned, what "
+        "to know, and what a run would assume. It runs random actions within their "
+        "bounds: be careful with a real machine."
     )
     arguments = parse(Arguments, argv, "check-env", summary)
-    # What the environment prints must not get into the document.
-    with redirect_stdout(sys.stderr):
-        found = inspect(
-            _factory(arguments.environment),
-            arguments.environment,
+    name = arguments.environment
+    with redirect_stdout(sys.stderr):  # what the environment prints
+        report = check(
+            load_factory(name),
+            name,
             episodes=arguments.episodes,
             seconds=arguments.seconds,
             seed=arguments.seed,
         )
     if arguments.json:
-        print_json(_document(found))
-    else:
-        _print(found)
-    return 0 if found.learnable else 1
-
-
-def _factory(spec: str) -> Any:
-    try:
-        return factory_named(spec)
-    except DriftrlError:
-        raise
-    except Exception as error:  # a module of the user's may raise anything
-        raise InputError(
-            f"Importing the module of {spec!r} raised {described(error)}."
-        ) from error
-
-
-def _print(found: Findings) -> None:
-    print(verdict(found))
-    for number, fault in enumerate(found.faults, start=1):
-        print(f"  {number}. {fault}")
-    if known := remarks(found):
-        print("\nWorth knowing:")
-        for sentence in known:
-            print(f"  - {sentence}")
+        print_json({"ok": report.ok, **asdict(report)})
+        return 0 if report.ok else 1
+    print(f"{name} can {'' if report.ok else 'NOT '}be learned.")
+    for title, sentences in (("Fix", report.errors), ("Warnings", report.warnings)):
+        if sentences:
+            print(f"\n{title}:")
+            print("\n".join(f"  - {sentence}" for sentence in sentences))
     print("\nFound:")
-    for name, value in rows(found):
-        print(f"  {name:<20} {value}")
-    if not found.learnable:
-        return
-    print("\nA run would start from:")
-    print_table(["setting", "value", "because"], default_rows(defaults_for(found)))
-
-
-def _document(found: Findings) -> dict[str, Any]:
-    defaults = None if found.sizes is None else asdict(defaults_for(found))
-    return _plain(
-        {
-            "environment": found.name,
-            "learnable": found.learnable,
-            "must_mend": found.faults,
-            "worth_knowing": remarks(found),
-            "found": asdict(found),
-            "defaults": defaults,
-        }
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Return nested data as JSON knows it, with None for what is not finite."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    for fact, value in report.facts.items():
+        print(f"  {fact:<20} {value}")
+    if report.ok:
+        print("\nA run would assume:")
+        rows = [(key, value, why) for key, (value, why) in report.settings.items()]
+        print_table(["setting", "value", "because"], rows)
+    return 0 if report.ok else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import EvaluationConfig, RunConfig
 from driftrl.config.task import Task
-from driftrl.envs.custom import custom_task
+from driftrl.envs.custom import sized_task
 from driftrl.errors import require
 from driftrl.presets.tasks import TASKS
 
@@ -43,7 +43,7 @@ def task_of_robot(robot: "Welcome", named: str | None) -> Task:
     sizes = (robot.observation_size, robot.action_size)
     name = named or robot.name
     if name not in TASKS:
-        return custom_task(name if ":" in name else f"robot:{name}", sizes, robot.steps)
+        return sized_task(name if ":" in name else f"robot:{name}", sizes, robot.steps)
     task = TASKS[name]
     expected = task.sizes(task.environment)
     require(

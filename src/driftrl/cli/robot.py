@@ -170,14 +170,14 @@ def _twin(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]
 
 def _own(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
     """Build the machine of one's own, once: it may be hardware."""
-    from driftrl.envs.custom import GymPlant, made, task_of
+    from driftrl.envs.custom import GymPlant, load_env, task_of
     from driftrl.envs.drifting import DriftingEnv
 
     require(
         arguments.config is None,
         "--config is for tasks; an environment of your own knows its settings.",
     )
-    own = made(arguments.task)
+    own = load_env(arguments.task)
     task = task_of(arguments.task, own, arguments.steps)
     machine = GymnasiumMachine(
         DriftingEnv(GymPlant(own, task.environment), {}),

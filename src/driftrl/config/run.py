@@ -32,18 +32,21 @@ class EnvironmentConfig:
     """Standard deviation of the Gaussian process noise on the state at a decision."""
     parameter: str = "torque"
     """What θ sets: one of the parameters that the task offers."""
+    setter: str = ""
+    """Import path MODULE:FUNCTION of what sets parameters of a custom environment, a
+    function of (env, {name: value}); empty if it has a method set_parameters."""
     observation: str = "paper"
     """What is observed: one of the variants that the task offers."""
     terminates: bool = False
     """Whether an episode ends where the task says that it has failed."""
     observations: int = 0
-    """Numbers that a machine of one's own observes; 0 where the task knows it."""
+    """Numbers that a custom environment observes; 0 if the task says it."""
     actions: int = 0
-    """Numbers that it is commanded with; 0 where the task knows it."""
+    """Numbers that command a custom environment; 0 if the task says it."""
     low: tuple[float, ...] = ()
-    """What actions of −1 command there, in its own units; empty for −1."""
+    """What actions of −1 command there, in its units; empty for −1."""
     high: tuple[float, ...] = ()
-    """What actions of 1 command there, in its own units; empty for 1."""
+    """What actions of 1 command there, in its units; empty for 1."""
     specimen: int = 0
     """Which specimen of the machine: 0 the nominal one, otherwise the number of one
     drawn from the task's ranges."""

@@ -1,4 +1,4 @@
-"""What a task is: a system that drifts, and the settings a run on it starts from."""
+"""What a task is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Task:
     starts: tuple[str, ...]
     """The starts that ``environment.start`` may name."""
     nominal: float
-    """θ of the machine as it was built, which the known reward refers to."""
+    """θ before the drift, which the known reward refers to."""
     drift: Schedule
     episodes: int
     reset_period: int
@@ -40,7 +40,7 @@ class Task:
     agent: AgentConfig
     evaluation: EvaluationConfig
     plant: str = "pendulum"
-    """The machine: a row of ``PLANTS`` in ``driftrl.envs.plants``."""
+    """The simulator: "pendulum", "rccar", "custom", or a MuJoCo model."""
     more_is_better: bool = False
     """Whether a larger θ can't hurt, so that J*(θ) never falls as θ grows."""
     forgets_in: Unit = "episodes"
@@ -48,11 +48,11 @@ class Task:
     clock: Clock = "episodes"
     """What the schedule counts."""
     more_observations: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the variants that ``environment.observation`` may name but "paper"."""
+    """Sizes of the other variants that ``environment.observation`` may name."""
     may_end: bool = False
     """Whether there are states in which it has failed (``environment.terminates``)."""
     varied: bool = False
-    """Whether specimens of the machine differ (``environment.specimen``)."""
+    """Whether there is more than the nominal specimen (``environment.specimen``)."""
     minutes: float = 0.0
     """What a whole run takes on one core that multiplies matrices of 256 × 256 at
     ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
@@ -60,16 +60,16 @@ class Task:
     """Where the paper is silent or contradicts itself, and what was chosen."""
 
     def is_monotone(self, environment: EnvironmentConfig) -> bool:
-        """Say whether J*(θ) never falls as θ grows, for what θ sets there."""
+        """Return whether J*(θ) never falls as θ grows, for what θ sets there."""
         return self.more_is_better and (
             environment.parameter == self.environment.parameter
         )
 
-    def check_machine(self, environment: EnvironmentConfig) -> None:
-        """Refuse a specimen that is not the nominal one, where there is no other."""
+    def check_specimen(self, environment: EnvironmentConfig) -> None:
+        """Refuse any but the nominal specimen if there is no other."""
         require(
             self.varied or environment.specimen == 0,
-            f"Task {self.name!r} has only the nominal machine: environment.specimen "
+            f"Task {self.name!r} has only the nominal specimen: environment.specimen "
             f"must be 0, received {environment.specimen!r}.",
         )
 

@@ -1,16 +1,14 @@
-"""A machine of one's own: any Gymnasium environment with box spaces, as a plant.
+"""Custom environments: any Gymnasium environment with box spaces, as a task.
 
-It drifts by itself, if it does.  Nobody sets θ and nobody knows it, so there is no
-oracle for it; everything else is as for a task that comes with driftrl.
+Such an environment drifts on its own, or by a schedule if its parameters can be set:
+with its method ``set_parameters({name: value})``, which may belong to a wrapper, or
+with a function of the user's, ``setter(env, {name: value})``.  Either is called before
+every reset, with the values of that episode.
 """
 
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 import gymnasium
@@ -28,138 +26,78 @@ from driftrl.config.deep import (
 )
 from driftrl.config.run import EnvironmentConfig, EvaluationConfig
 from driftrl.config.task import Task
-from driftrl.drift.schedules import Unknown
+from driftrl.drift.schedules import Schedule, Unknown
 from driftrl.envs.plant import Observation, Plant, StepResult
-from driftrl.envs.spaces import box_sizes
 from driftrl.errors import InputError, at_least, require
+from driftrl.plugins import load_object, path_of
 
 Env = gymnasium.Env[Any, Any]
+Setter = Callable[[Env, dict[str, float]], Any]
+"""Sets parameters of an environment by name."""
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 START = "own"
-"""Where an environment of one's own starts is its own affair."""
-PARAMETER = "none"
-"""What θ sets there."""
+"""The only start of a custom environment: its own."""
+NO_PARAMETER = "none"
+"""``environment.parameter`` of an environment that drifts on its own."""
 STEPS = 1000
-"""Decisions of an episode where the environment does not say."""
+"""Decisions of an episode if the environment does not declare a limit."""
 _ASSUMED = (
-    f"The environment declares no length of an episode: {STEPS} steps are assumed at "
-    "most. Say it with gymnasium.wrappers.TimeLimit or environment.sim_steps."
+    f"The environment declares no episode length: at most {STEPS} steps are assumed. "
+    "Set it with gymnasium.wrappers.TimeLimit or environment.sim_steps."
 )
-# Networks grow with what is observed: these have learned the tasks of that size.
+# (most observations, units of a hidden layer): sizes that learned tasks of that size.
 _WIDTHS = ((8, 64), (32, 128))
 _LARGEST_WIDTH = 256
 
 
 def is_custom(task: str) -> bool:
-    """Say whether a task is an environment of one's own, by its name."""
+    """Return whether a task is a custom environment, by its name."""
     return ":" in task
 
 
-def factory_named(spec: str) -> Callable[[], Env]:
-    """Return what makes the environment of "package.module:factory".
+def load_env(path: str) -> Env:
+    """Make the environment of "module:factory"."""
+    return make(load_factory(path), path)
 
-    The directory that one stands in is searched too.
+
+def load_factory(path: str) -> Callable[[], Any]:
+    """Import what makes the environment of "module:factory".
 
     Raises:
-        InputError: There is no such module, or nothing callable of that name in it.
+        InputError: It can't be imported, or not be called without arguments.
     """
-    module_name, _, name = spec.partition(":")
-    if not (module_name and name):
-        raise registered(spec) or InputError(
-            f"An environment of one's own is named MODULE:FACTORY, such as "
-            f"my_machine:make_env; received {spec!r}."
-        )
-    _check_module_name(module_name, name)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise  # the module is there, and what it imports is not
+    if path in gymnasium.registry:
+        raise registered(path)
+    factory = load_object(path)
+    require(callable(factory), f"{path!r} is {factory!r}, not a function or class.")
+    if (mismatch := _mismatch(factory)) is not None:
         raise InputError(
-            f"There is no module {module_name!r} to make the environment {spec!r} "
-            "from; stand in its directory, or install it."
-        ) from None
-    for part in name.split("."):
-        require(
-            hasattr(found, part),
-            f"Module {module_name!r} has no {name!r} to make an environment with.",
+            f"{path!r} can't be called without arguments: {mismatch}. Name a function "
+            "without arguments that makes the environment."
         )
-        found = getattr(found, part)
-    require(
-        callable(found),
-        f"{spec!r} is {found!r}; it must be a function or class that makes an "
-        "environment when it is called without arguments.",
-    )
-    if (lacking := _mismatch(found)) is not None:
-        raise InputError(
-            f"{spec!r} can't be called without arguments: {lacking}. Write a function "
-            "without arguments that makes the environment, and name that."
-        )
-    return found
+    return factory
 
 
-def registered(name: str) -> InputError | None:
-    """Return how to name what Gymnasium has registered; None if it has not."""
-    if name not in gymnasium.registry:
-        return None
+def registered(name: str) -> InputError:
+    """Return how to name an environment that is registered with Gymnasium."""
     return InputError(
-        f"{name!r} is registered with Gymnasium, and driftrl takes what makes an "
-        f'environment: write `def make(): return gymnasium.make("{name}")` in a '
-        "module, say my_machine.py, and name my_machine:make."
+        f"{name!r} is a Gymnasium id; driftrl takes MODULE:FACTORY. Write "
+        f'`def make_env(): return gymnasium.make("{name}")` in a module, say '
+        "my_env.py, and name my_env:make_env."
     )
 
 
-def _check_module_name(module_name: str, name: str) -> None:
-    """Refuse the path of a file where the name of a module belongs."""
-    path = PurePath(module_name)
-    if path.suffix != ".py" and not set(module_name) & {"/", "\\"}:
-        require(
-            not module_name.startswith("."),
-            f"A module is named from where you stand, without leading dots; received "
-            f"{module_name!r}.",
-        )
-        return
-    path = path.with_suffix("") if path.suffix == ".py" else path
-    where = ""
-    if path.is_absolute() or ".." in path.parts:
-        where, path = f"stand in {path.parent} and ", PurePath(path.name)
-    raise InputError(
-        f"{module_name!r} is a file, and a module is named as Python imports it: "
-        f"{where}write {'.'.join(path.parts)}:{name}."
-    )
-
-
-def _mismatch(function: Callable[..., Any], **words: None) -> str | None:
-    """Say why a function does not take just these arguments; None if it does."""
+def make(factory: Callable[[], Any], name: str) -> Env:
+    """Call a factory; ``InputError`` if it makes no environment."""
     try:
-        inspect.signature(function).bind(**words)
-    except TypeError as error:
-        return str(error)
-    except ValueError:  # some that are written in C do not tell
-        return None
-    return None
-
-
-def made(spec: str) -> Env:
-    """Return the environment that "package.module:factory" makes."""
-    factory = factory_named(spec)
-    try:
-        made_one = factory()
-    # Whatever a factory of the user's own raises, it is the user who can mend it.
+        env = factory()
     except Exception as error:
         raise InputError(
-            f"{spec!r} made no environment: {type(error).__name__}: {error}"
+            f"Making the environment {name!r} failed: {type(error).__name__}: {error}"
         ) from error
-    return as_env(made_one, spec)
-
-
-def as_env(made_one: Any, name: str) -> Env:
-    """Return what a factory has made, if it is an environment."""
-    if not isinstance(made_one, gymnasium.Env):
-        raise InputError(f"{name!r} made {made_one!r}, which is no gymnasium.Env.")
-    return made_one
+    if not isinstance(env, gymnasium.Env):
+        raise InputError(f"{name!r} made {env!r}, which is not a gymnasium.Env.")
+    return env
 
 
 def name_of(env: Env) -> str:
@@ -168,8 +106,8 @@ def name_of(env: Env) -> str:
     return f"{kind.__module__}:{kind.__qualname__}".replace("<locals>.", "")
 
 
-def steps_of(env: Env) -> int | None:
-    """Return the longest that an episode can be, if the environment says so."""
+def declared_steps(env: Env) -> int | None:
+    """Return the longest possible episode, if the environment declares it."""
     limit = env.spec.max_episode_steps if env.spec is not None else None
     wrapper: Any = env
     while limit is None and isinstance(wrapper, gymnasium.Wrapper):
@@ -178,44 +116,165 @@ def steps_of(env: Env) -> int | None:
     return limit
 
 
-def check_reset(env: Env) -> None:
-    """Refuse an environment whose reset can't be told seed and place.
+def box_sizes(env: Env) -> tuple[int, int]:
+    """Return the numbers of observations and actions.
 
     Raises:
-        InputError: It, or one of its wrappers, does not take them.
+        InputError: Observations or actions are not vectors, or actions have no bounds.
     """
+    observed, actions = env.observation_space, env.action_space
+    if not isinstance(observed, spaces.Box) or len(observed.shape) != 1:
+        raise InputError(
+            f"Observations must be a Box with one axis, received {observed}; wrap the "
+            "environment in gymnasium.wrappers.FlattenObservation."
+        )
+    if not isinstance(actions, spaces.Box) or len(actions.shape) != 1:
+        raise InputError(
+            f"Actions must be a Box with one axis, received {actions}; driftrl does "
+            "not choose among discrete actions."
+        )
+    require(
+        bool(np.isfinite([actions.low, actions.high]).all()),
+        f"Actions must have finite bounds, received {actions}; wrap the environment in "
+        "gymnasium.wrappers.RescaleAction or TransformAction.",
+    )
+    return observed.shape[0], actions.shape[0]
+
+
+def check_reset(env: Env) -> None:
+    """Refuse an environment whose reset, or a wrapper's, takes no seed or options."""
     layer: Any = env
     while layer is not None:
-        lacking = _mismatch(layer.reset, seed=None, options=None)
+        mismatch = _mismatch(layer.reset, seed=None, options=None)
         require(
-            lacking is None,
+            mismatch is None,
             f"reset() of {type(layer).__name__} can't be called with seed and options "
-            f"({lacking}): write it as def reset(self, *, seed=None, options=None).",
+            f"({mismatch}): write it as def reset(self, *, seed=None, options=None).",
         )
         layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
 
 
-def episode_steps(declared: int | None) -> int:
-    """Return how long a run lets an episode be: as declared, or ``STEPS``."""
-    return STEPS if declared is None else declared
+def _mismatch(function: Callable[..., Any], **arguments: None) -> str | None:
+    """Return why a function can't be called with just these arguments, if so."""
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        return str(error)
+    except ValueError:  # built-in functions may have no signature
+        return None
+    return None
 
 
-def custom_task(
-    name: str, sizes: tuple[int, int], steps: int, bounds: Bounds = ((), ())
+def custom_task(  # noqa: PLR0913 - every argument is optional
+    source: str | Env | Callable[[], Env],
+    *,
+    parameter: str = NO_PARAMETER,
+    drift: Schedule | None = None,
+    setter: Setter | str | None = None,
+    nominal: float = 0.0,
+    more_is_better: bool = False,
+    observations: int | None = None,
+    actions: int | None = None,
+    steps: int | None = None,
 ) -> Task:
-    """Return the settings that a run on a machine of one's own starts from.
+    """Return the task of a custom environment, for ``configure``.
 
     Args:
-        name: What to call it.
+        source: An environment, what makes one ("module:factory" or the function), or
+            the name of a machine that a ``Session`` drives; that one needs
+            ``observations``, ``actions`` (each in [−1, 1]) and ``steps`` too.
+        parameter: What the schedule sets; by default the environment drifts on its own.
+        drift: The schedule of the parameter, and so of θ.
+        setter: Sets parameters where the environment has no ``set_parameters``:
+            a function of (env, {name: value}), or its import path.
+        nominal: θ before the drift.
+        more_is_better: Whether J*(θ) never falls as θ grows.
+        observations: Numbers observed by a machine.
+        actions: Numbers that command a machine.
+        steps: Decisions of an episode, if the environment does not declare them.
+    """
+    if isinstance(source, str) and not is_custom(source):
+        task = _machine(source, observations, actions, steps)
+    else:
+        require(
+            observations is None and actions is None,
+            "An environment says itself how much it observes: leave out observations "
+            "and actions.",
+        )
+        task = _task_of_source(source, steps)
+    path = (
+        setter if isinstance(setter, str) else "" if setter is None else path_of(setter)
+    )
+    return replace(
+        task,
+        nominal=nominal,
+        more_is_better=more_is_better,
+        drifts=parameter if drift is not None else task.drifts,
+        drift=drift or Unknown(),
+        environment=replace(task.environment, parameter=parameter, setter=path),
+    )
+
+
+def _machine(
+    name: str, observations: int | None, actions: int | None, steps: int | None
+) -> Task:
+    counts = {"observations": observations, "actions": actions, "steps": steps}
+    for argument, count in counts.items():
+        require(
+            count is not None,
+            f"{name!r} is the name of a machine; give {argument} too.",
+        )
+        at_least(argument, count or 0, 1)
+    require(
+        name.replace("-", "").replace("_", "").isalnum(),
+        "The name of a machine becomes part of a directory's name: use letters, "
+        f"digits, - and _; received {name!r}.",
+    )
+    assert observations and actions and steps
+    return sized_task(f"machine:{name}", (observations, actions), steps)
+
+
+def _task_of_source(source: str | Env | Callable[[], Env], steps: int | None) -> Task:
+    if isinstance(source, gymnasium.Env):
+        return task_of(name_of(source), source, steps)
+    name = source if isinstance(source, str) else path_of(source)
+    env = load_env(name)
+    try:
+        return task_of(name, env, steps)
+    finally:
+        env.close()
+
+
+def task_of(name: str, env: Env, steps: int | None = None) -> Task:
+    """Return the task of an environment that drifts on its own.
+
+    Its ``notes`` say so if the length of an episode is assumed.
+    """
+    sizes, actions = box_sizes(env), env.action_space
+    check_reset(env)
+    assert isinstance(actions, spaces.Box)
+    bounds = (tuple(actions.low.tolist()), tuple(actions.high.tolist()))
+    limit = declared_steps(env) if steps is None else steps
+    task = sized_task(name, sizes, STEPS if limit is None else limit, bounds)
+    return replace(task, notes=_ASSUMED if limit is None else "")
+
+
+def sized_task(
+    name: str, sizes: tuple[int, int], steps: int, bounds: Bounds = ((), ())
+) -> Task:
+    """Return the settings that a run on a custom environment starts from.
+
+    Args:
+        name: Name of the task.
         sizes: Numbers of observations and of actions.
         steps: Decisions of an episode that runs its full time.
-        bounds: What actions of −1 and of 1 command, if it is not just that.
+        bounds: What actions of −1 and of 1 command, if not just that.
     """
     width = next((wide for most, wide in _WIDTHS if sizes[0] <= most), _LARGEST_WIDTH)
     return Task(
         name=name,
-        summary="A machine of one's own.",
-        drifts="not known",
+        summary="A custom environment.",
+        drifts="unknown",
         gymnasium_id="",
         state_size=sizes[0],
         action_size=sizes[1],
@@ -228,7 +287,7 @@ def custom_task(
         environment=EnvironmentConfig(
             sim_steps=steps,
             start=START,
-            parameter=PARAMETER,
+            parameter=NO_PARAMETER,
             observations=sizes[0],
             actions=sizes[1],
             low=bounds[0],
@@ -236,7 +295,7 @@ def custom_task(
         ),
         agent=EnsembleAgentConfig(
             model=EnsembleConfig(hidden=(width, width), learning_rate=1e-3),
-            # Right for a machine that may fail as well as for one that never does.
+            # Right for an environment that may fail as well as for one that never does.
             imagination=ImaginationConfig(termination="learned"),
             optimism=DeepOptimismConfig(rule="tuned"),
             sac=SACConfig(
@@ -248,97 +307,81 @@ def custom_task(
             learning=LearningConfig(
                 model_updates=1, policy_updates=3, learning_starts=2 * width
             ),
-            # A machine pays for what a softly reset policy tries; the paper's car and
+            # Trying out a softly reset policy costs real episodes; the paper's car and
             # our ablation (docs/deep_pendulum.md) do better without.
             soft_reset=SoftResetConfig(model=0.0, policy=0.0),
         ),
-        # Judging it would take an episode of the machine, which drifts meanwhile.
         evaluation=EvaluationConfig(episodes=0),
-        plant=START,
+        plant="custom",
     )
-
-
-def machine(name: str, *, observations: int, actions: int, steps: int) -> Task:
-    """Return the task of a machine that is no Gymnasium environment.
-
-    Args:
-        name: What to call it, such as "press".
-        observations: Numbers observed.
-        actions: Numbers commanded, each in [−1, 1].
-        steps: Decisions of an episode that runs its full time.
-    """
-    for what, count in (
-        ("observations", observations),
-        ("actions", actions),
-        ("steps", steps),
-    ):
-        at_least(what, count, 1)
-    require(
-        name.replace("-", "").replace("_", "").isalnum(),
-        f"The name of a machine becomes part of a directory's name: letters, digits, "
-        f"- and _ only, received {name!r}.",
-    )
-    return custom_task(f"machine:{name}", (observations, actions), steps)
-
-
-def task_of(name: str, env: Env, steps: int | None = None) -> Task:
-    """Return the task of an environment of one's own.
-
-    Its ``notes`` say which length of an episode is assumed, where nothing is declared.
-
-    Args:
-        name: What to call it.
-        env: The environment.
-        steps: Decisions of an episode, if that is not what the environment says.
-    """
-    sizes, chosen = box_sizes(env), env.action_space
-    check_reset(env)
-    assert isinstance(chosen, spaces.Box)
-    bounds = (tuple(chosen.low.tolist()), tuple(chosen.high.tolist()))
-    limit = steps_of(env) if steps is None else steps
-    task = custom_task(name, sizes, episode_steps(limit), bounds)
-    return replace(task, notes=_ASSUMED if limit is None else "")
 
 
 class GymPlant(Plant):
-    """An environment of one's own that acts on [−1, 1] and ends on time.
+    """A custom environment that acts on [−1, 1] and ends on time.
 
-    Its ``reset`` is told the place of the run, ``options={"episode": n, "steps":
-    t}``: a simulation of wear can go on from there when a run is resumed.
+    Its ``reset`` gets the place of the run, ``options={"episode": n, "steps": t}``: a
+    simulation of wear can go on from there when a run is resumed.
     """
 
-    def __init__(self, env: Env, config: EnvironmentConfig) -> None:
+    def __init__(
+        self, env: Env, config: EnvironmentConfig, setter: Setter | None = None
+    ) -> None:
+        """Wrap an environment.
+
+        Args:
+            env: The environment.
+            config: Episode length, action repeat, and the import path of a setter.
+            setter: Sets parameters of ``env``; by default the one of ``config``, or
+                else the environment's method ``set_parameters``.
+        """
         self._env = env
         self._config = config
-        observed, chosen = box_sizes(env)
+        self._setter = setter or (load_object(config.setter) if config.setter else None)
+        observed, acted = box_sizes(env)
         assert isinstance(env.action_space, spaces.Box)
         self._low = env.action_space.low.astype(np.float64)
         self._high = env.action_space.high.astype(np.float64)
         self._dtype = env.action_space.dtype
         self.observation_space = spaces.Box(-np.inf, np.inf, (observed,), np.float64)
-        self.action_space = spaces.Box(-1.0, 1.0, (chosen,), np.float64)
+        self.action_space = spaces.Box(-1.0, 1.0, (acted,), np.float64)
         self.metadata = env.metadata
         self.render_mode = env.render_mode
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
-        """Set nothing: no parameter of the machine is ours."""
-        if values:
+        """Set parameters of the environment; ``InputError`` if it has no way to."""
+        if not values:
+            return
+        names = ", ".join(map(repr, values))
+        try:
+            if self._setter is not None:
+                self._setter(self._env, dict(values))
+            elif can_set_parameters(self._env):
+                self._env.get_wrapper_attr("set_parameters")(dict(values))
+            else:
+                raise InputError(
+                    f"{name_of(self._env)!r} has no settable parameter {names}: give "
+                    "it a method set_parameters(dict), or give driftrl a setter. "
+                    "Without either it drifts on its own (--drift.kind unknown)."
+                )
+        except InputError:
+            raise
+        except Exception as error:
             raise InputError(
-                f"Nobody sets {next(iter(values))!r} of a machine of one's own: it "
-                "drifts by itself. Its schedule must be --drift.kind unknown."
-            )
+                f"Setting {dict(values)} of {name_of(self._env)!r} failed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Start an episode of the machine."""
+        """Start an episode of the environment."""
         super().reset(seed=seed)
         self._left = self._config.steps
         obs, info = self._env.reset(seed=seed, options=options)
         return np.asarray(obs, np.float64), dict(info)
 
     def step(self, action: np.ndarray) -> StepResult:
-        """Hold an action for ``action_repeat`` steps, or until the machine ends."""
+        """Hold an action for ``action_repeat`` steps, or until the episode ends."""
         command = self.command(action)
         obs, reward, terminated, truncated, info = self._env.step(command)
         total = float(reward)
@@ -353,14 +396,19 @@ class GymPlant(Plant):
         return obs, total, bool(terminated), bool(truncated) or late, dict(info)
 
     def command(self, action: np.ndarray) -> np.ndarray:
-        """Return an action of [−1, 1] in the machine's own units."""
+        """Return an action of [−1, 1] in the environment's units."""
         share = 0.5 * (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0)
         return (self._low + share * (self._high - self._low)).astype(self._dtype)
 
     def render(self) -> Any:
-        """Draw the machine."""
+        """Draw the environment."""
         return self._env.render()
 
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
+
+
+def can_set_parameters(env: Env) -> bool:
+    """Return whether the environment or a wrapper has ``set_parameters``."""
+    return env.has_wrapper_attr("set_parameters")

@@ -1,26 +1,32 @@
-"""The only place where θ_n is put into force.
+"""The only place where θ_n is applied.
 
 θ is set from the nominal value at every reset and shown in ``info["theta"]`` only: the
 learner never sees it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
+from jaxtyping import Array
 
 from driftrl.config.run import Clock, EnvironmentConfig, ExtraDrift, RunConfig
+from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value_at
+from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
 from driftrl.envs.plant import Observation, Plant, StepResult
-from driftrl.envs.plants import make_plant
-from driftrl.envs.tasks import task_named
+from driftrl.envs.tasks import task_named, task_of_run
 from driftrl.errors import require
+
+Reward = Callable[[Array, Array, Array], Array]
+Condition = Callable[[Array, Array, Array], Array]
+"""(obs, action, next_obs) ↦ whether the task ends in next_obs."""
 
 
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A plant whose θ_n is put into force at the start of episode n.
+    """A plant whose θ_n is applied at the start of episode n.
 
     The clock counts resets, from 1, or the decisions taken before a reset.
     ``reset(options={"episode": n, "steps": t})`` sets either, which is how a
@@ -33,23 +39,23 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Make an environment.
 
         Args:
-            plant: The machine.
+            plant: The system.
             schedules: What drifts, by the plant's names; the first one's value is θ.
-                Empty if the plant drifts by itself.
+                Empty if the plant drifts on its own.
             clock: What the schedules count.
 
         Raises:
-            InputError: The plant can't take what a schedule comes to, sooner or later.
+            InputError: The plant can't take a value that a schedule reaches.
         """
         self._plant = plant
         self._schedules = dict(schedules)
         self._clock: Clock = clock
         self._episode = 0
         self._decisions = 0
-        # Once now, so that no episode is lived before it turns out.
-        for ends in zip(*map(extremes, self._schedules.values()), strict=True):
-            plant.set_parameters(dict(zip(self._schedules, ends, strict=True)))
-        self._settle()
+        # A value that the plant refuses must show now, not after a hundred episodes.
+        for values in zip(*map(extremes, self._schedules.values()), strict=True):
+            plant.set_parameters(dict(zip(self._schedules, values, strict=True)))
+        self._apply_drift()
         self.observation_space = plant.observation_space
         self.action_space = plant.action_space
         self.metadata = plant.metadata
@@ -57,12 +63,12 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def theta(self) -> float:
-        """θ of the running episode; NaN where nobody knows it."""
+        """θ of the running episode; NaN if it is unknown."""
         return self._theta
 
     @property
     def thetas(self) -> dict[str, float]:
-        """All that drifts, by its name, as it is in the running episode."""
+        """All drifting parameters of the running episode, by name."""
         return dict(self._thetas)
 
     def reset(
@@ -73,12 +79,12 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._episode = _whole(options, "episode", self._episode + 1, least=1)
         self._decisions = _whole(options, "steps", self._decisions, least=0)
         super().reset(seed=seed)
-        self._settle()
+        self._apply_drift()
         place = {"episode": self._episode, "steps": self._decisions}
         obs, info = self._plant.reset(seed=seed, options=place)
         return obs, {**info, "theta": self._theta}
 
-    def _settle(self) -> None:
+    def _apply_drift(self) -> None:
         now = max(1, self._episode) if self._clock == "episodes" else self._decisions
         self._thetas = {
             name: value_at(schedule, now) for name, schedule in self._schedules.items()
@@ -103,7 +109,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 def make_env(
-    task: str,
+    task: str | Task,
     environment: EnvironmentConfig | None = None,
     drift: Schedule | None = None,
     extra_drifts: tuple[ExtraDrift, ...] = (),
@@ -111,19 +117,9 @@ def make_env(
     render_mode: str | None = None,
 ) -> DriftingEnv:
     """Build the drifting environment of a task, by default with the task's settings."""
-    row = task_named(task)
+    row = task_named(task) if isinstance(task, str) else task
     environment = environment or row.environment
-    drift = drift or row.drift
-    schedules: dict[str, Schedule] = {}
-    if not isinstance(drift, Unknown):
-        schedules[environment.parameter] = drift
-    for further in extra_drifts:
-        require(
-            further.parameter not in schedules,
-            f"Parameter {further.parameter!r} of task {task!r} has two schedules; give "
-            "each parameter one.",
-        )
-        schedules[further.parameter] = further.schedule
+    schedules = schedules_of(row.name, environment, drift or row.drift, extra_drifts)
     plant = make_plant(row, environment, render_mode)
     return DriftingEnv(plant, schedules, clock or row.clock)
 
@@ -131,7 +127,7 @@ def make_env(
 def environment_of(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
     """Build the drifting environment of a run."""
     return make_env(
-        config.task,
+        task_of_run(config),
         config.environment,
         config.drift,
         config.extra_drifts,
@@ -150,10 +146,93 @@ def freeze(
     return make_env(task, environment, Constant(value=theta), render_mode=render_mode)
 
 
-def _whole(options: dict[str, Any], name: str, otherwise: int, *, least: int) -> int:
-    chosen = options.get(name, otherwise)
+def schedules_of(
+    task: str,
+    environment: EnvironmentConfig,
+    drift: Schedule,
+    extra_drifts: tuple[ExtraDrift, ...] = (),
+) -> dict[str, Schedule]:
+    """Return what drifts by its parameter, θ first; empty if nothing has a schedule."""
+    if isinstance(drift, Unknown):
+        require(
+            environment.parameter == NO_PARAMETER and not extra_drifts,
+            f"Task {task!r}: environment.parameter = {environment.parameter!r} needs a "
+            "schedule, such as --drift.kind exponential.",
+        )
+        return {}
     require(
-        isinstance(chosen, int) and chosen >= least,
-        f"options[{name!r}] must be a whole number from {least}, received {chosen!r}.",
+        environment.parameter != NO_PARAMETER,
+        f"Task {task!r} has a schedule, but no parameter that it sets. Name one with "
+        "--environment.parameter NAME.",
     )
-    return chosen
+    schedules: dict[str, Schedule] = {environment.parameter: drift}
+    for extra in extra_drifts:
+        require(
+            extra.parameter not in schedules,
+            f"Parameter {extra.parameter!r} of task {task!r} has two schedules; give "
+            "each parameter one.",
+        )
+        schedules[extra.parameter] = extra.schedule
+    return schedules
+
+
+def _pendulum(config: EnvironmentConfig, render_mode: str | None) -> Plant:
+    from driftrl.envs.pendulum import PendulumPlant
+
+    return PendulumPlant(config, render_mode)
+
+
+def _rccar(config: EnvironmentConfig, render_mode: str | None) -> Plant:
+    from driftrl.envs.rccar import RCCarPlant
+
+    return RCCarPlant(config, render_mode)
+
+
+PLANTS: dict[str, Callable[[EnvironmentConfig, str | None], Plant]] = {
+    "pendulum": _pendulum,
+    "rccar": _rccar,
+}
+"""Every simulator but MuJoCo's and custom ones, imported when it is needed."""
+
+
+def make_plant(
+    task: Task, environment: EnvironmentConfig, render_mode: str | None = None
+) -> Plant:
+    """Build the system of a task."""
+    if is_custom(task.name):
+        return GymPlant(load_env(task.name), environment)
+    task.check_specimen(environment)
+    if task.plant in PLANTS:
+        return PLANTS[task.plant](environment, render_mode)
+    from driftrl.envs.mujoco import MujocoPlant
+
+    return MujocoPlant(task, environment, render_mode)
+
+
+def known_reward(task: Task, environment: EnvironmentConfig) -> Reward | None:
+    """Return the reward of one decision if a learner may know it."""
+    if task.plant == "pendulum":
+        from driftrl.envs.pendulum import decision_reward
+    elif task.plant == "rccar":
+        from driftrl.envs.rccar import decision_reward
+    else:
+        return None
+    return decision_reward(environment.action_repeat, task.nominal)
+
+
+def known_end(task: Task, environment: EnvironmentConfig) -> Condition | None:
+    """Return when an episode of a task ends early; None if it never does."""
+    if not (task.may_end and environment.terminates):
+        return None
+    from driftrl.envs.termination import ENDS
+
+    return ENDS.get(task.plant)
+
+
+def _whole(options: dict[str, Any], name: str, default: int, *, least: int) -> int:
+    value = options.get(name, default)
+    require(
+        isinstance(value, int) and value >= least,
+        f"options[{name!r}] must be a whole number from {least}, received {value!r}.",
+    )
+    return value

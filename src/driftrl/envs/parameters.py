@@ -31,44 +31,44 @@ Setter = Callable[[float], None]
 SetterOf = Callable[[mujoco.MjModel, int | None], Setter]
 
 
-def _always(model: mujoco.MjModel) -> bool:
-    """Say that the model has what the parameter acts on."""
-    del model
-    return True
-
-
 @dataclass(frozen=True)
 class Parameter:
-    """One row of the table: something of a machine that may drift."""
+    """One row of the table: a property of a MuJoCo machine that may drift."""
 
     name: str
     summary: str
     """One sentence: what θ is, with its unit."""
-    nominal: float
-    """θ of the machine as it was built."""
-    least: float
-    """Smallest θ that is allowed."""
-    target: Literal["none", "actuator", "body"]
-    """What may follow the colon, as in ``gear:2`` or ``mass:torso``."""
-    target_required: bool
-    """Whether something must follow the colon."""
-    setter: SetterOf | None
+    setter: SetterOf | None = None
     """Capture the nominal values of a model; None if θ acts on signals."""
-    writes: str
-    """The quantity that θ sets, which no other parameter may set at the same time."""
-    found_in: Callable[[mujoco.MjModel], bool] = _always
+    nominal: float = 1.0
+    """θ of the machine as it was built."""
+    least: float = 0.0
+    """Smallest θ that is allowed."""
+    target: Literal["none", "actuator", "body"] = "none"
+    """What may follow the colon, as in ``gear:2`` or ``mass:torso``."""
+    target_required: bool = False
+    """Whether something must follow the colon."""
+    writes: str = ""
+    """The quantity that θ sets, if it is not the parameter's name: only one parameter
+    may set it at a time."""
+    present: Callable[[mujoco.MjModel], bool] = lambda model: True
     """Whether a model has the quantity at all, so that θ changes anything."""
+
+    @property
+    def quantity(self) -> str:
+        """The quantity that θ sets."""
+        return self.writes or self.name
 
 
 @dataclass(frozen=True)
-class Named:
-    """A parameter with its target, as a configuration names it."""
+class BoundParameter:
+    """A parameter with its target on one model."""
 
     row: Parameter
     index: int | None
     """The actuator or body that follows the colon; None for all of them."""
     text: str
-    """What was parsed."""
+    """As the configuration names it."""
 
 
 def _derive(model: mujoco.MjModel) -> None:
@@ -116,7 +116,7 @@ def _payload(model: mujoco.MjModel, index: int | None) -> Setter:
     return put
 
 
-def _touches(model: mujoco.MjModel) -> bool:
+def _has_contacts(model: mujoco.MjModel) -> bool:
     """Say whether any two geoms of the model can be in contact."""
     meets = model.geom_contype[:, None] & model.geom_conaffinity[None, :]
     return model.npair > 0 or bool(np.triu(meets | meets.T, k=1).any())
@@ -133,112 +133,72 @@ PARAMETERS: dict[str, Parameter] = {
     row.name: row
     for row in (
         Parameter(
-            name="gear",
-            summary="Factor on the nominal gear of all actuators, or of one: gear:2.",
-            nominal=1.0,
-            least=0.0,
+            "gear",
+            "Factor on the nominal gear of all actuators, or of one: gear:2.",
+            _factor_on(lambda model: (model.actuator_gear,), derive=True),
             target="actuator",
-            target_required=False,
-            setter=_factor_on(lambda model: (model.actuator_gear,), derive=True),
-            writes="gear",
-            found_in=lambda model: len(model.actuator_gear) > 0,
+            present=lambda model: len(model.actuator_gear) > 0,
         ),
         Parameter(
-            name="mass",
-            summary="Factor on mass and inertia of all bodies, or of one: mass:torso.",
-            nominal=1.0,
+            "mass",
+            "Factor on mass and inertia of all bodies, or of one: mass:torso.",
+            _factor_on(lambda model: (model.body_mass, model.body_inertia), True),
             least=0.01,  # MuJoCo can't move a body without mass.
             target="body",
-            target_required=False,
-            setter=_factor_on(
-                lambda model: (model.body_mass, model.body_inertia), derive=True
-            ),
-            writes="mass",
         ),
         Parameter(
-            name="payload",
-            summary="Kilograms added at the centre of mass of a body: payload:torso.",
+            "payload",
+            "Kilograms added at the centre of mass of a body: payload:torso.",
+            _payload,
             nominal=0.0,
-            least=0.0,
             target="body",
             target_required=True,
-            setter=_payload,
             writes="mass",
         ),
         Parameter(
-            name="friction",
-            summary="Factor on the friction of every contact (at least 1e-5 is left).",
-            nominal=1.0,
-            least=0.0,
-            target="none",
-            target_required=False,
-            setter=_factor_on(_frictions),
-            writes="friction",
-            found_in=_touches,
+            "friction",
+            "Factor on the friction of every contact (at least 1e-5 is left).",
+            _factor_on(_frictions),
+            present=_has_contacts,
         ),
         Parameter(
-            name="damping",
-            summary="Factor on the damping of all joints.",
-            nominal=1.0,
-            least=0.0,
-            target="none",
-            target_required=False,
-            setter=_factor_on(lambda model: (model.dof_damping,)),
-            writes="damping",
-            found_in=lambda model: bool(model.dof_damping.any()),
+            "damping",
+            "Factor on the damping of all joints.",
+            _factor_on(lambda model: (model.dof_damping,)),
+            present=lambda model: bool(model.dof_damping.any()),
         ),
         Parameter(
-            name="gravity",
-            summary="Factor on the acceleration of gravity.",
-            nominal=1.0,
-            least=0.0,
-            target="none",
-            target_required=False,
-            setter=_factor_on(lambda model: (model.opt.gravity,)),
-            writes="gravity",
-            found_in=lambda model: bool(model.opt.gravity.any()),
+            "gravity",
+            "Factor on the acceleration of gravity.",
+            _factor_on(lambda model: (model.opt.gravity,)),
+            present=lambda model: bool(model.opt.gravity.any()),
         ),
         Parameter(
-            name="action_delay",
-            summary="Decisions by which an action comes late, rounded to a whole one.",
+            "action_delay",
+            "Decisions by which an action comes late, rounded to a whole one.",
             nominal=0.0,
-            least=0.0,
-            target="none",
-            target_required=False,
-            setter=None,
-            writes="action_delay",
         ),
         Parameter(
-            name="observation_delay",
-            summary="Decisions by which an observation comes late, rounded likewise.",
+            "observation_delay",
+            "Decisions by which an observation comes late, rounded likewise.",
             nominal=0.0,
-            least=0.0,
-            target="none",
-            target_required=False,
-            setter=None,
-            writes="observation_delay",
         ),
         Parameter(
-            name="observation_noise",
-            summary="Standard deviation of Gaussian noise on every observation.",
+            "observation_noise",
+            "Standard deviation of Gaussian noise on every observation.",
             nominal=0.0,
-            least=0.0,
-            target="none",
-            target_required=False,
-            setter=None,
-            writes="observation_noise",
         ),
     )
 }
 
 
-def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> Named:
+def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> BoundParameter:
     """Return the parameter that ``text`` names on this model.
 
     Args:
         text: ``name`` or ``name:target``; the target is a number or a name.
         model: The machine, which says what may be a target.
-        task: Named in the refusal.
+        task: BoundParameter in the refusal.
 
     Raises:
         InputError: If there is no such parameter, or no such target of it.
@@ -250,8 +210,8 @@ def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> Named:
         )
     row = PARAMETERS[name]
     require(
-        row.found_in(model),
-        f"Task {task!r} has no {row.writes} that could drift, received {text!r}.",
+        row.present(model),
+        f"Task {task!r} has no {row.quantity} that could drift, received {text!r}.",
     )
     require(
         not colon or row.target != "none",
@@ -262,7 +222,9 @@ def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> Named:
         f"Task {task!r}: parameter {name!r} needs a {row.target}, "
         f"as in '{name}:NAME', received {text!r}.",
     )
-    return Named(row, _target(row, target, model, task) if colon else None, text)
+    return BoundParameter(
+        row, _target(row, target, model, task) if colon else None, text
+    )
 
 
 def checked(parameter: Parameter, theta: float, task: str) -> float:
@@ -275,14 +237,14 @@ def checked(parameter: Parameter, theta: float, task: str) -> float:
     return float(theta)
 
 
-def check_disjoint(parameters: Sequence[Named], task: str) -> None:
+def check_disjoint(parameters: Sequence[BoundParameter], task: str) -> None:
     """Refuse parameters that would overwrite each other if both drifted."""
-    for one, other in combinations(parameters, 2):
-        same_target = None in (one.index, other.index) or one.index == other.index
+    for first, second in combinations(parameters, 2):
+        same_target = None in (first.index, second.index) or first.index == second.index
         require(
-            one.row.writes != other.row.writes or not same_target,
-            f"Task {task!r}: parameters {one.text!r} and {other.text!r} both set the "
-            f"{one.row.writes} of the same part, so only one of them can drift.",
+            first.row.quantity != second.row.quantity or not same_target,
+            f"Task {task!r}: parameters {first.text!r} and {second.text!r} both set "
+            f"the {first.row.quantity} of the same part; let only one of them drift.",
         )
 
 

@@ -12,7 +12,7 @@ from driftrl.config.run import RunConfig
 from driftrl.config.task import Task
 from driftrl.config.toml import overridden
 from driftrl.drift.schedules import Unknown
-from driftrl.envs.custom import custom_task, is_custom, made, registered, task_of
+from driftrl.envs.custom import custom_task, is_custom, registered, sized_task
 from driftrl.errors import at_least, require, unknown_name
 from driftrl.presets.methods import method_named
 from driftrl.presets.tasks import TASKS
@@ -30,21 +30,17 @@ def register() -> None:
 
 
 def task_named(name: str) -> Task:
-    """Return the task of that name, or that of an environment of one's own."""
+    """Return the task of that name, or of the custom environment "module:factory"."""
     if is_custom(name):
-        return _own_task(name)
-    if name not in TASKS:
-        raise registered(name) or unknown_name("task", name, TASKS)
-    return TASKS[name]
+        return _custom(name)
+    if name in TASKS:
+        return TASKS[name]
+    if name in gymnasium.registry:
+        raise registered(name)
+    raise unknown_name("task", name, TASKS)
 
 
-@cache
-def _own_task(name: str) -> Task:
-    env = made(name)
-    try:
-        return task_of(name, env)
-    finally:
-        env.close()
+_custom = cache(custom_task)  # making an environment may take long
 
 
 def task_of_run(config: RunConfig) -> Task:
@@ -53,7 +49,8 @@ def task_of_run(config: RunConfig) -> Task:
         return task_named(config.task)
     environment = config.environment
     sizes = (environment.observations, environment.actions)
-    return custom_task(config.task, sizes, environment.sim_steps)
+    task = sized_task(config.task, sizes, environment.sim_steps)
+    return replace(task, drift=config.drift, environment=environment)
 
 
 def configure(
@@ -62,8 +59,7 @@ def configure(
     """Return the run of a method on a task, with nested ``changes`` laid over it.
 
     Beside the fields of a run, ``changes`` may have ``forget_after``, H and w of those
-    methods that forget.  What a method makes of the agent comes last: it is what the
-    method is.
+    methods that forget.  What a method changes in the agent comes last.
     """
     task = task_named(task) if isinstance(task, str) else task
     method = method_named(method_name)
@@ -90,7 +86,7 @@ def configure(
 
 
 def check_fits(config: RunConfig) -> None:
-    """Refuse a configuration that its task can't serve."""
+    """Refuse a configuration that its task does not support."""
     task = task_of_run(config)
     method_named(config.method)
     environment = config.environment
@@ -100,7 +96,7 @@ def check_fits(config: RunConfig) -> None:
         f"environment.start may be {' or '.join(task.starts)}.",
     )
     task.sizes(environment)
-    task.check_machine(environment)
+    task.check_specimen(environment)
     require(
         task.may_end or not environment.terminates,
         f"Task {task.name!r} has no states in which it fails, so "
@@ -112,25 +108,17 @@ def check_fits(config: RunConfig) -> None:
             "With environment.terminates = true imagined rollouts must end too: set "
             "agent.imagination.termination to 'known' or 'learned'; received 'absent'.",
         )
-    _check_drift(config, task)
-
-
-def _check_drift(config: RunConfig, task: Task) -> None:
-    """Refuse a schedule where nobody sets θ, and none where somebody must."""
-    if not isinstance(task.drift, Unknown):
+    unknown = isinstance(config.drift, Unknown)
+    if is_custom(task.name):
         require(
-            not isinstance(config.drift, Unknown),
-            f"The drift of task {task.name!r} is set by a schedule, so drift.kind "
-            "can't be 'unknown'; 'constant' is no drift.",
+            config.evaluation.episodes == 0 or not unknown,
+            f"{task.name!r} drifts on its own and can't be frozen to evaluate a "
+            "policy: set evaluation.episodes to 0, or give it a parameter and a "
+            f"schedule; received {config.evaluation.episodes}.",
         )
-        return
-    require(
-        isinstance(config.drift, Unknown) and not config.extra_drifts,
-        f"{task.name!r} is a machine of one's own, which drifts by itself: drift.kind "
-        "must be 'unknown', and nothing else may have a schedule.",
-    )
-    require(
-        config.evaluation.episodes == 0,
-        f"{task.name!r} is a machine of one's own, which can't be frozen to judge a "
-        "policy: evaluation.episodes must be 0, and executed episodes are the measure.",
-    )
+    else:
+        require(
+            not unknown,
+            f"Task {task.name!r} drifts by a schedule: drift.kind can't be 'unknown'; "
+            "'constant' is no drift.",
+        )

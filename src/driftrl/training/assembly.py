@@ -9,8 +9,7 @@ from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
-from driftrl.envs.drifting import environment_of
-from driftrl.envs.plants import known_end, known_reward
+from driftrl.envs.drifting import environment_of, known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
 from driftrl.memory.episodes import EpisodeMemory

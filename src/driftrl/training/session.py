@@ -68,7 +68,7 @@ class Session:
         """Begin a run, or go on with one; compiles all that acting needs.
 
         Args:
-            config: The run, such as ``configure(machine("press", …), "sw-ombrl")``.
+            config: The run, such as ``configure(custom_task("press", …), "sw-ombrl")``.
             directory: Where its files are; made if it is not there.
             reward: The reward of a step, where it is known: a function of (obs, action,
                 next_obs) that JAX can trace.  Otherwise it is learned.

@@ -20,7 +20,7 @@ from driftrl.config.run import EnvironmentConfig
 from driftrl.config.task import Task
 from driftrl.envs.delays import Signals
 from driftrl.envs.parameters import (
-    Named,
+    BoundParameter,
     check_disjoint,
     checked,
     parse_parameter,
@@ -81,7 +81,7 @@ class MujocoPlant(Plant):
         self._reach = (bounds.high.astype(float) - bounds.low.astype(float)) / 2
         self.action_space = spaces.Box(-1.0, 1.0, bounds.shape, dtype=np.float64)
         self._signals = Signals()
-        self._parameters: dict[str, tuple[Named, Callable[[float], None]]] = {}
+        self._parameters: dict[str, tuple[BoundParameter, Callable[[float], None]]] = {}
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Put parameters into force, by the names of ``envs.parameters``."""
@@ -91,7 +91,7 @@ class MujocoPlant(Plant):
             named, put = self._parameters[name]
             put(checked(named.row, theta, self._task))
 
-    def _parameter(self, text: str) -> tuple[Named, Callable[[float], None]]:
+    def _parameter(self, text: str) -> tuple[BoundParameter, Callable[[float], None]]:
         named = parse_parameter(text, self._inner.model, self._task)
         others = [other for other, _ in self._parameters.values()]
         check_disjoint([*others, named], self._task)

@@ -1,0 +1,434 @@
+"""Check a custom environment: what must be fixed, what to know, what a run assumes.
+
+Gymnasium's own checker, random episodes within the bounds of the actions, and the
+checks that matter for learning under drift.
+"""
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+
+from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.envs.custom import (
+    STEPS,
+    Env,
+    box_sizes,
+    can_set_parameters,
+    check_reset,
+    declared_steps,
+    make,
+    sized_task,
+)
+from driftrl.errors import InputError, at_least, positive
+
+_HELD = 10  # steps: new actions at every step cancel out on a system with inertia
+_COMPARED = 200  # steps
+_LARGE = 100.0  # of an observation or a reward
+_SMALL = 0.01  # of a reward
+# Remarks of Gymnasium's checker that do not apply: wrappers are part of what is
+# learned, actions are scaled to their bounds, and observations need none.
+_NOT_APPLICABLE = (
+    "different from the unwrapped version",
+    "symmetric and normalized",
+    "observation space minimum value is -infinity",
+    "observation space maximum value is infinity",
+)
+_STARTS = "agent.learning.learning_starts"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found out about an environment."""
+
+    name: str
+    errors: tuple[str, ...]
+    """What must be fixed before it can be learned."""
+    warnings: tuple[str, ...]
+    """What does not prevent learning, but should be known."""
+    facts: dict[str, str]
+    settings: dict[str, tuple[Any, str]]
+    """What a run would assume: setting -> (value, reason)."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be learned."""
+        return not self.errors
+
+
+@dataclass
+class _Rollout:
+    """One episode, as far as it went."""
+
+    observations: list[np.ndarray]
+    actions: list[np.ndarray]
+    rewards: list[float]
+    seconds: list[float]
+    terminated: bool = False
+    truncated: bool = False
+    error: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+class _BadAnswer(Exception):
+    """Says what the environment returned or raised."""
+
+
+def check(
+    factory: Callable[[], Any],
+    name: str,
+    *,
+    episodes: int = 5,
+    seconds: float = 20.0,
+    seed: int = 0,
+) -> Report:
+    """Check the environments that a factory makes.
+
+    Args:
+        factory: Called twice, the second time after the first one was closed.
+        name: Name of the environment in the report.
+        episodes: Random episodes to run.
+        seconds: Time after which no further step is taken.
+        seed: Seed of actions and resets.
+    """
+    at_least("episodes", episodes, 1)
+    positive("seconds", seconds)
+    at_least("seed", seed, 0)
+    env = make(factory, name)
+    facts = {"observations": str(env.observation_space)}
+    facts["actions"] = str(env.action_space)
+    try:
+        sizes = box_sizes(env)
+        check_reset(env)
+    except InputError as error:
+        _close(env)
+        return Report(name, (str(error),), (), facts, {})
+    limit = declared_steps(env)
+    try:
+        rollouts = _random_rollouts(env, limit or 0, episodes, seconds, seed)
+        again = _repeat(env, rollouts[0], seed)
+        without_options = _repeat(env, rollouts[0], seed, options=False)
+        objections = _gymnasium_objections(env)
+    finally:
+        _close(env)
+    errors = tuple(dict.fromkeys(r.error for r in rollouts if r.error))
+    facts |= _facts(env, rollouts, limit)
+    facts["Gymnasium's checker"] = " ".join(objections) or "no objection"
+    settings = _settings(name, sizes, rollouts, limit)
+    if errors:
+        return Report(name, errors, (), facts, settings)
+    found = [
+        *_repeat_warnings(
+            difference(rollouts[0], again),
+            _second_instance(factory, name, rollouts[0], seed),
+            difference(rollouts[0], without_options),
+        ),
+        *_space_warnings(env, rollouts),
+        *_reward_warnings(rollouts),
+        *_length_warnings(rollouts, limit, settings),
+    ]
+    return Report(name, errors, tuple(found), facts, settings)
+
+
+def _close(env: Env) -> None:
+    with suppress(Exception):  # the report matters more than an error on closing
+        env.close()
+
+
+def _gymnasium_objections(env: Env) -> tuple[str, ...]:
+    """Return what Gymnasium's checker warns of or fails with."""
+    texts = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            check_env(env, skip_render_check=True, skip_close_check=True)
+        except Exception as error:  # it passes on whatever the environment raises
+            texts = [_described(error).removeprefix("AssertionError: ")]
+    texts = [*(str(warning.message) for warning in caught), *texts]
+    plain = (" ".join(_COLOUR.sub("", text).split()) for text in texts)
+    return tuple(
+        dict.fromkeys(
+            text.removeprefix("WARN: ").rstrip(".") + "."
+            for text in plain
+            if not any(phrase in text for phrase in _NOT_APPLICABLE)
+        )
+    )
+
+
+def _random_rollouts(
+    env: Env, limit: int, episodes: int, seconds: float, seed: int
+) -> list[_Rollout]:
+    """Run random episodes until one fails or the time is up."""
+    space = env.action_space
+    assert isinstance(space, spaces.Box)
+    deadline = time.perf_counter() + seconds
+    rollouts: list[_Rollout] = []
+    for number in range(episodes):
+        rng = np.random.default_rng(seed + number)
+        hold = _HELD if number % 2 else 1
+
+        def actions(rng: Any = rng, hold: int = hold) -> Iterator[np.ndarray]:
+            for step in range(max(STEPS, limit)):
+                if step and time.perf_counter() > deadline:
+                    return
+                if step % hold == 0:
+                    action = rng.uniform(space.low, space.high).astype(space.dtype)
+                yield action  # pyright: ignore[reportPossiblyUnboundVariable]
+
+        options = {"episode": number + 1, "steps": sum(map(len, rollouts))}
+        rollouts.append(_rollout(env, actions(), seed + number, options))
+        if rollouts[-1].error or time.perf_counter() > deadline:
+            break
+    return rollouts
+
+
+def _rollout(
+    env: Env,
+    actions: Iterator[np.ndarray],
+    seed: int,
+    options: dict[str, int] | None,
+) -> _Rollout:
+    """Run one episode up to its end, the last action, or an error."""
+    rollout = _Rollout([], [], [], [])
+    shape = env.observation_space.shape
+    where = "reset()"
+    try:
+        obs, _ = _unpacked(env.reset(seed=seed, options=options), 2, where)
+        rollout.observations.append(_numbers(obs, shape, where))
+        for action in actions:
+            where = f"step() number {len(rollout) + 1}"
+            began = time.perf_counter()
+            answer = env.step(action)
+            elapsed = time.perf_counter() - began
+            obs, reward, terminated, truncated, _ = _unpacked(answer, 5, where)
+            rollout.observations.append(_numbers(obs, shape, where))
+            rollout.actions.append(action)
+            rollout.rewards.append(
+                float(_numbers(reward, (), f"the reward of {where}"))
+            )
+            rollout.seconds.append(elapsed)
+            rollout.terminated, rollout.truncated = bool(terminated), bool(truncated)
+            if terminated or truncated:
+                break
+    except _BadAnswer as error:
+        rollout.error = str(error)
+    except Exception as error:  # the user's environment may raise anything
+        rollout.error = f"{where} raised {_described(error)}."
+    return rollout
+
+
+def _unpacked(answer: Any, size: int, where: str) -> Any:
+    if not isinstance(answer, tuple) or len(answer) != size:
+        raise _BadAnswer(f"{where} must return a tuple of {size}, received {answer!r}.")
+    return answer
+
+
+def _numbers(value: Any, shape: tuple[int, ...] | None, where: str) -> np.ndarray:
+    """Return finite numbers of a shape, or raise what is wrong with them."""
+    try:
+        array = np.array(value, np.float64)
+    except (TypeError, ValueError):
+        raise _BadAnswer(f"{where} is not numeric: {value!r}.") from None
+    if array.shape != shape:
+        raise _BadAnswer(f"{where} has shape {array.shape} instead of {shape}.")
+    if not np.isfinite(array).all():
+        raise _BadAnswer(f"{where} is not finite: {array.tolist()}.")
+    return array
+
+
+def _described(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _repeat(
+    env: Env, rollout: _Rollout, seed: int, *, options: bool = True
+) -> _Rollout:
+    """Run the first episode's first actions once more."""
+    place = {"episode": 1, "steps": 0} if options else None
+    return _rollout(env, iter(rollout.actions[:_COMPARED]), seed, place)
+
+
+def difference(first: _Rollout, second: _Rollout) -> str | None:
+    """Return how a repetition, which may have fewer actions, differs, if it does."""
+    steps = len(second)
+    ended = second.terminated or second.truncated or second.error is not None
+    if len(first) < steps or (ended and steps < len(first)):
+        return f"one ends after step {min(len(first), steps)}, the other goes on"
+    for name, values, others in (
+        ("observations", first.observations[: steps + 1], second.observations),
+        ("rewards", first.rewards[:steps], second.rewards),
+    ):
+        gap = np.abs(np.array(values) - np.array(others)).reshape(len(values), -1)
+        if gap.any():
+            start = int(np.flatnonzero(gap.any(axis=1))[0]) + (name == "rewards")
+            return f"{name} differ from step {start} on, by up to {gap.max():.3g}"
+    return None
+
+
+def _second_instance(
+    factory: Callable[[], Any], name: str, rollout: _Rollout, seed: int
+) -> str | None:
+    try:
+        other = make(factory, name)
+    except InputError as error:
+        return f"it could not be made ({error})"
+    try:
+        return difference(rollout, _repeat(other, rollout, seed))
+    finally:
+        _close(other)
+
+
+def _repeat_warnings(
+    again: str | None, second_instance: str | None, without_options: str | None
+) -> Iterator[str]:
+    if again is not None:
+        yield (
+            f"The same seed and actions give another episode: {again}. It can be "
+            "learned, but a run can't be repeated exactly. A simulation of wear should "
+            "use the options of reset, {'episode': n, 'steps': t}."
+        )
+    elif second_instance is not None:
+        yield (
+            "A second instance gives another episode for the same seed and actions: "
+            f"{second_instance}. A resumed run will differ from an uninterrupted one."
+        )
+    elif without_options is not None:
+        yield (
+            "It drifts on its own: reset without options gives another episode "
+            f"({without_options}). With the options that a run gives, the same seed "
+            "and actions give the same episode."
+        )
+
+
+def _space_warnings(env: Env, rollouts: list[_Rollout]) -> Iterator[str]:
+    observed, acted = env.observation_space, env.action_space
+    assert isinstance(observed, spaces.Box) and isinstance(acted, spaces.Box)
+    if (fixed := acted.low == acted.high).any():
+        yield f"Actions with low = high have no effect: {_indices(fixed)}."
+    if np.issubdtype(acted.dtype, np.integer):
+        yield "Actions are integers: driftrl's real-valued actions are truncated."
+    values = np.concatenate([rollout.observations for rollout in rollouts])
+    lowest, highest = values.min(axis=0), values.max(axis=0)
+    reach = np.maximum(np.abs(lowest), np.abs(highest))
+    if (constant := lowest == highest).any():
+        yield f"Observations that never changed: {_indices(constant)}."
+    if (large := reach > _LARGE).any():
+        yield (
+            f"Large observations, up to {reach.max():.4g}: {_indices(large)}. The "
+            "policy takes them as they are: scale them to about ±1, with a fixed scale "
+            "in gymnasium.wrappers.TransformObservation."
+        )
+    room = 1e-6 * np.maximum(1.0, reach)  # single precision may round past the bounds
+    outside = (lowest < observed.low - room) | (highest > observed.high + room)
+    if outside.any():
+        yield f"Observations outside of observation_space: {_indices(outside)}."
+
+
+def _indices(condition: np.ndarray) -> str:
+    return f"{', '.join(map(str, np.flatnonzero(condition)))} (counted from 0)"
+
+
+def _reward_warnings(rollouts: list[_Rollout]) -> Iterator[str]:
+    rewards = np.concatenate([rollout.rewards for rollout in rollouts])
+    largest = np.abs(rewards).max(initial=0.0)
+    if rewards.size and rewards.min() == rewards.max():
+        yield f"The reward was {rewards[0]:.4g} at every step."
+    elif largest > _LARGE or largest < _SMALL:
+        yield (
+            f"The largest reward was {largest:.4g} in size: scale rewards to about ±1 "
+            "with gymnasium.wrappers.TransformReward."
+        )
+
+
+def _length_warnings(
+    rollouts: list[_Rollout], limit: int | None, settings: dict[str, tuple[Any, str]]
+) -> Iterator[str]:
+    lengths = {len(rollout) for rollout in rollouts}
+    if limit is None and not any(r.terminated or r.truncated for r in rollouts):
+        yield (
+            f"No episode ended within {max(lengths)} steps, and the environment "
+            "declares no limit: set one with gymnasium.wrappers.TimeLimit or "
+            "--environment.sim_steps."
+        )
+    if all(r.terminated for r in rollouts) and len(lengths) == 1 < len(rollouts):
+        yield (
+            f"Every random episode was terminated after exactly {max(lengths)} steps. "
+            "Return truncated when the time is up; terminated means that nothing more "
+            "can be earned."
+        )
+    window, starts = settings["forgetting.window"][0], settings[_STARTS][0]
+    held = window * (limit or max(lengths))
+    if held < starts:
+        yield (
+            f"{window} episodes hold {held} transitions, and learning starts with "
+            f"{starts}: a method that forgets would never learn. Increase H or w, or "
+            f"decrease {_STARTS} and agent.sac.batch_size."
+        )
+
+
+def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, str]:
+    facts = {
+        "parameters": "settable (set_parameters)"
+        if can_set_parameters(env)
+        else "no set_parameters(): it drifts on its own, unless a setter is given",
+        "episode length": "not declared" if limit is None else f"at most {limit} steps",
+    }
+    lengths = [len(rollout) for rollout in rollouts]
+    if not sum(lengths):
+        return facts
+    rewards = np.concatenate([rollout.rewards for rollout in rollouts])
+    seconds = np.concatenate([rollout.seconds for rollout in rollouts])
+    ended, late = (
+        sum(getattr(r, flag) for r in rollouts) for flag in ("terminated", "truncated")
+    )
+    return facts | {
+        "random episodes": f"{len(lengths)} of {min(lengths)} to {max(lengths)} steps; "
+        f"{ended} terminated, {late} truncated",
+        "reward of a step": f"{rewards.mean():.4g} ± {rewards.std():.4g}, "
+        f"from {rewards.min():.4g} to {rewards.max():.4g}",
+        "time of a step": f"{1e3 * np.median(seconds):.3g} ms",
+    }
+
+
+def _settings(
+    name: str, sizes: tuple[int, int], rollouts: list[_Rollout], limit: int | None
+) -> dict[str, tuple[Any, str]]:
+    """Return what a run would assume, with reasons."""
+    task = sized_task(name, sizes, STEPS if limit is None else limit)
+    agent = task.agent
+    assert isinstance(agent, EnsembleAgentConfig)
+    clock = max((len(rollout) for rollout in rollouts if rollout.truncated), default=0)
+    why = "assumed: give --environment.sim_steps"
+    if limit is not None:
+        why = "the environment declares it"
+    elif clock:
+        why = (
+            f"assumed, but episodes took {clock}: give --environment.sim_steps {clock}"
+        )
+    ended = sum(rollout.terminated for rollout in rollouts)
+    return {
+        "environment.sim_steps": (task.environment.sim_steps, why),
+        "agent.imagination.termination": (
+            agent.imagination.termination,
+            f"{ended} of {len(rollouts)} random episodes were terminated; 'absent' "
+            "saves a network if that never happens",
+        ),
+        _STARTS: (agent.learning.learning_starts, "transitions before learning starts"),
+        "agent.sac.batch_size": (agent.sac.batch_size, "grows with the networks"),
+        "agent.sac.hidden": (list(agent.sac.hidden), f"{sizes[0]} observations"),
+        "forgetting.window": (
+            task.window,
+            "episodes (w; H is the same): the system should hardly change meanwhile",
+        ),
+    }
