@@ -238,25 +238,3 @@ def test_contact_forces_of_an_ant_do_not_end_it() -> None:
     assert not ended_once("Ant", obs)
     obs[26] = np.nan
     assert ended_once("Ant", obs)
-
-
-@pytest.mark.parametrize("machine", ["HalfCheetah", "HumanoidStandup"])
-def test_two_machines_never_end(machine: str) -> None:
-    assert machine not in ENDS
-    env = built(machine)
-    env.reset(seed=0)
-    env.set_state(env.init_qpos - 3.0, env.init_qvel)
-    assert not env.step(np.zeros(env.model.nu))[2]
-
-
-@pytest.mark.parametrize("machine", ENDS)
-def test_one_example_at_a_time_is_the_batch(machine: str) -> None:
-    env, rng = built(machine), np.random.default_rng(2)
-    rows = []
-    for _ in range(20):
-        env.set_state(*random_state(machine, env, rng))
-        rows.append(env._get_obs())
-    seen = jnp.asarray(np.array(rows), jnp.float32)
-    singly = [ENDS[machine](-row, jnp.ones(1), row) for row in seen]
-    assert all(one.shape == () and one.dtype == bool for one in singly)
-    np.testing.assert_array_equal(jnp.stack(singly), ended(machine, np.array(rows)))
