@@ -12,6 +12,7 @@ from rich.console import Console
 
 from driftrl.cli import watch
 from driftrl.cli.main import main
+from driftrl.cli.progress import duration
 from driftrl.config.toml import to_dict
 from driftrl.engines import progress
 from driftrl.engines.progress import (
@@ -200,7 +201,7 @@ def test_one_document(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["seconds_left"] is None and len(document["runs"]) == 4
     finished = document["runs"][0]
-    assert (finished["state"], finished["return"]) == ("finished", -500.0)
+    assert (finished["state"], finished["last_return"]) == ("finished", -500.0)
     assert finished["optimum"] == pytest.approx(-301.85, abs=0.01)
     assert (finished["job"], finished["seconds_left"]) == (None, 0.0)
 
@@ -287,7 +288,7 @@ def test_it_refreshes_until_all_have_ended_or_ctrl_c(
 
     console = Console(force_terminal=True, width=120, file=io.StringIO())
     monkeypatch.setattr(watch, "Console", lambda highlight: console)
-    monkeypatch.setattr(watch.time, "sleep", sleep)
+    monkeypatch.setattr("driftrl.cli.watch.time.sleep", sleep)
     assert watch.main([str(tmp_path), "--every", "0.5"]) == 0
     shown = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert waits == [0.5, 0.5] and "2/4" in shown
@@ -305,4 +306,4 @@ def test_it_refreshes_until_all_have_ended_or_ctrl_c(
     ],
 )
 def test_durations(seconds: float, words: str) -> None:
-    assert watch.duration(seconds) == words
+    assert duration(seconds) == words

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -69,11 +68,6 @@ class ScriptedEngine:
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         self.left += jobs
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
         self.closed = True
 
 
@@ -82,8 +76,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock on which every poll takes a minute."""
     now = [0.0]
     sleep = lambda _: now.__setitem__(0, now[0] + 60)
-    monkeypatch.setattr(launcher.time, "sleep", sleep)
-    monkeypatch.setattr(launcher.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("driftrl.engines.launcher.time.sleep", sleep)
+    monkeypatch.setattr("driftrl.engines.launcher.time.monotonic", lambda: now[0])
 
 
 def play(

@@ -229,23 +229,23 @@ def test_failures_and_shutdown_on_a_cluster_on_loopback(tmp_path: Path) -> None:
     places = [tmp_path / run.name for run in (endless, waiting)]
     for place in places:
         place.mkdir()
-    with RayEngine(EngineConfig(all_cores)) as engine:
-        jobs = engine.start([(endless, places[0]), (waiting, places[1])])
-        addresses = {node["NodeManagerAddress"] for node in engine.ray.nodes()}
-        assert addresses == {"127.0.0.1"}
+    engine = RayEngine(EngineConfig(all_cores))
+    jobs = engine.start([(endless, places[0]), (waiting, places[1])])
+    addresses = {node["NodeManagerAddress"] for node in engine.ray.nodes()}
+    assert addresses == {"127.0.0.1"}
 
-        def has_begun() -> bool:
-            assert [job.ended() for job in jobs] == [None, None]
-            return episodes_done(places[0]) > 0
+    def has_begun() -> bool:
+        assert [job.ended() for job in jobs] == [None, None]
+        return episodes_done(places[0]) > 0
 
-        wait_for(has_begun, 300)
-        assert [job.is_running for job in jobs] == [True, False]
-        process = process_of(endless.name)
-        engine.shutdown(jobs)
-        assert process is not None and not Path(f"/proc/{process}").exists()
-        with open(places[0] / "lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert not (places[1] / "config.toml").exists()
+    wait_for(has_begun, 300)
+    assert [job.is_running for job in jobs] == [True, False]
+    process = process_of(endless.name)
+    engine.shutdown(jobs)
+    assert process is not None and not Path(f"/proc/{process}").exists()
+    with open(places[0] / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not (places[1] / "config.toml").exists()
 
 
 @pytest.mark.parametrize(

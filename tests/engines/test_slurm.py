@@ -129,9 +129,9 @@ def engine_with(
     slurm.answer("squeue", f"printf '{listed}'")
     submitted: list[Any] = []
 
-    def submit(folder: Path, parameters: dict, calls: tuple) -> list[str]:
+    def submit(folder: Path, parameters: dict, calls: list) -> list[str]:
         submitted.append((parameters, calls))
-        return [f"9_{index}" for index in range(len(calls[0]))]
+        return [f"9_{index}" for index in range(len(calls))]
 
     monkeypatch.setattr(slurm_engine, "_submit_array", submit)
     return SlurmEngine(EngineConfig(), ("--option",)), submitted
@@ -166,10 +166,11 @@ def test_running_jobs_are_found_and_only_the_others_submitted(
     assert [job.is_running for job in jobs[:2]] == [True, False]
     assert jobs[2].ended() is None, "Slurm was not asked since it was submitted"
     ((parameters, calls),) = submitted
-    places, configs, options, environments = calls
-    assert places == [str(place) for _, place in pairs[2:]]
-    assert [f"seed = {seed}\n" in configs[seed - 2] for seed in (2, 3, 4)] == [True] * 3
-    assert options[0] == ("--option",) and environments[0][SEARCH_VARIABLE] == "/mine"
+    for (run, place), call in zip(pairs[2:], calls, strict=True):
+        assert call["directory"] == str(place)
+        assert f"seed = {run.seed}\n" in call["config"]
+        assert call["options"] == ("--option",)
+        assert call["environment"][SEARCH_VARIABLE] == "/mine"
     listing = folder / f"{parameters['job_name']}.json"
     assert json.loads(listing.read_bytes()) == [run.name for run in runs[2:]]
 
@@ -182,10 +183,9 @@ def test_shutdown_leaves_the_jobs_and_says_how_to_cancel_them(
 ) -> None:
     pairs = directories(tmp_path, *(replace(RUN, seed=seed) for seed in range(3)))
     engine, _ = engine_with(slurm, monkeypatch, "")
-    with engine:
-        jobs = engine.start(pairs)
-        engine.shutdown([])
-        engine.shutdown(jobs)
+    jobs = engine.start(pairs)
+    engine.shutdown([])
+    engine.shutdown(jobs)
     printed = capsys.readouterr().out
     assert "3 jobs" in printed and printed.endswith("scancel 9\n")
     assert slurm.calls("scancel") == []
@@ -308,7 +308,12 @@ class Job:
         again = types.ModuleType("submitit.helpers")
         again.__dict__["DelayedSubmission"] = lambda *arguments: arguments
         patch.setitem(sys.modules, "submitit.helpers", again)
-        self.call = (str(self.directory), "config", (), {"X": "1"})
+        self.call = {
+            "directory": str(self.directory),
+            "config": "config",
+            "options": (),
+            "environment": {"X": "1"},
+        }
 
     def files(self) -> tuple[str, str, str]:
         """Return the log, the status, and the state that ``watch`` sees."""
@@ -343,10 +348,10 @@ def test_what_a_job_reports(
 ) -> None:
     job = Job(tmp_path, monkeypatch, program)
     if exit_status is None:
-        RunInJob()(*job.call)
+        RunInJob()(job.call)
     else:
         with pytest.raises(SystemExit) as ended:
-            RunInJob()(*job.call)
+            RunInJob()(job.call)
         assert ended.value.code == exit_status
     assert job.files() == (log, status, "FAILED" if exit_status else "COMPLETED")
 
@@ -359,7 +364,7 @@ def test_a_job_that_is_asked_to_end_is_requeued_once(
     job = Job(tmp_path, monkeypatch, program)
     slurm.answer("squeue", f"echo {state}")
     with pytest.raises(SystemExit):
-        RunInJob()(*job.call)
+        RunInJob()(job.call)
     assert slurm.calls("scontrol") == ["requeue 7_3"] * (state == "RUNNING")
     assert job.files()[1] == "begun"
 
@@ -369,12 +374,12 @@ def test_time_limits_without_an_episode_end_a_run(
 ) -> None:
     job = Job(tmp_path, monkeypatch, "")
     run = RunInJob()
-    run(*job.call)
-    assert run.checkpoint(*job.call)[1:] == (*job.call, 1)
-    assert run.checkpoint(*job.call, 1)[-1] == 2 and job.files()[2] == "PENDING"
+    run(job.call)
+    assert run.checkpoint(job.call)[1:] == (job.call, 1)
+    assert run.checkpoint(job.call, 1)[-1] == 2 and job.files()[2] == "PENDING"
     os.makedirs(job.directory / "checkpoint" / "000004")
-    assert run.checkpoint(*job.call, 2)[-1] == 0
-    run(*job.call)
-    assert run.checkpoint(*job.call, 2) is None
+    assert run.checkpoint(job.call, 2)[-1] == 0
+    run(job.call)
+    assert run.checkpoint(job.call, 2) is None
     log, status, state = job.files()
     assert "engine.resources.minutes" in log and (status, state) == ("1", "FAILED")

@@ -1,12 +1,10 @@
 """``driftrl watch``: what is running, how far, how well."""
 
 import math
-import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,27 +163,13 @@ def _optimum(run: RunProgress) -> float | None:
     """Return J* at the run's newest θ, if no training is needed to know it."""
     if run.theta is None or run.task not in TASKS or run.config.get("extra_drifts"):
         return None
-    return _known_optimum(run.task, run.theta, _Settings(run.config["environment"]))
-
-
-class _Settings(dict[str, Any]):
-    """A table that can be a key of a cache."""
-
-    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return hash(repr(self))
-
-
-@lru_cache(maxsize=10_000)
-def _known_optimum(
-    task: str, theta: float, environment: Mapping[str, Any]
-) -> float | None:
     from driftrl.oracles import known_optimal_return
 
     try:
-        settings = from_dict(EnvironmentConfig, environment)
-        return known_optimal_return(task, theta, settings)
+        environment = from_dict(EnvironmentConfig, run.config["environment"])
     except InputError:  # settings of another version
         return None
+    return known_optimal_return(run.task, run.theta, environment)
 
 
 def _summary(runs: Sequence[RunProgress]) -> str:
@@ -214,23 +198,10 @@ def _failures(runs: Sequence[RunProgress]) -> list[str]:
 
 
 def _document(directory: Path, runs: Sequence[RunProgress]) -> dict[str, Any]:
-    return {
-        "directory": os.fspath(directory),
-        "seconds_left": study_seconds_left(runs),
-        "runs": [
-            {
-                "name": run.name,
-                "state": run.state,
-                "job": run.job and asdict(run.job),
-                "episodes": run.episodes,
-                "planned": run.planned,
-                "theta": run.theta,
-                "return": run.last_return,
-                "optimum": _optimum(run),
-                "seconds_an_episode": run.seconds,
-                "seconds_left": run.seconds_left,
-                "error": run.error,
-            }
-            for run in runs
-        ],
-    }
+    rows = []
+    for run in runs:
+        row = {key: value for key, value in asdict(run).items() if key != "config"}
+        row |= {"planned": run.planned, "optimum": _optimum(run)}
+        rows.append({**row, "seconds_left": run.seconds_left})
+    left = study_seconds_left(runs)
+    return {"directory": str(directory), "seconds_left": left, "runs": rows}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from driftrl.config.engine import EngineConfig, EngineName
 from driftrl.config.run import RunConfig
@@ -74,7 +74,7 @@ class Job(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Starts runs.  A context manager, left when no run is under way."""
+    """Starts runs."""
 
     @property
     def max_jobs(self) -> int:
@@ -91,12 +91,8 @@ class Engine(Protocol):
         ...
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
-        """Handle unfinished jobs when the user stops the study."""
+        """Release the engine; there are unfinished jobs if the user stops a study."""
         ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def make_engine(
@@ -150,7 +146,7 @@ def failure_of(name: str, status: int, log: Path) -> Failure | None:
     return Failure(name, status, reason, log)
 
 
-@dataclass
+@dataclass(eq=False)
 class _ActiveRun:
     """A run whose job has not ended."""
 
@@ -181,43 +177,37 @@ def run_all(
 ) -> tuple[Failure, ...]:
     """Run what is unfinished, each in ``out/<its name>``, and return what failed.
 
-    A run that fails, hangs or is killed does not affect the others.  After an exception
-    (Ctrl-C) the engine decides what happens to jobs under way; their runs stay
-    resumable in any case.
+    A run that fails, hangs or is killed does not affect the others.  After Ctrl-C the
+    engine decides what happens to jobs under way; their runs stay resumable.
     """
     done = {run.name: resumable_after(out / run.name) for run in runs}
     waiting = [run for run in runs if done[run.name] < run.episodes]
     active: list[_ActiveRun] = []
     failures: list[Failure] = []
-    with engine:
-        try:
-            while waiting or active:
-                free = max(0, engine.max_jobs - len(active))
-                batch, waiting = waiting[:free], waiting[free:]
-                active += _start(engine, batch, out)
-                time.sleep(_POLL_SECONDS)
-                polled, active = active, []
-                for run in polled:
-                    ended = _poll(engine, run, patience_minutes)
-                    done[run.config.name] = run.episodes
-                    if ended is None:
-                        active.append(run)
-                    elif ended.failure is not None:
-                        failures.append(_logged(ended.failure))
-                unfinished = len(waiting) + len(active) + len(failures)
-                on_status(
-                    Status(
-                        sum(min(done[run.name], run.episodes) for run in runs),
-                        sum(run.episodes for run in runs),
-                        tuple(r.config.name for r in active if r.job.is_running),
-                        len(runs) - unfinished,
-                        len(runs),
-                        tuple(failures),
-                    )
+    try:
+        while waiting or active:
+            free = max(0, engine.max_jobs - len(active))
+            batch, waiting = waiting[:free], waiting[free:]
+            active += _start(engine, batch, out)
+            time.sleep(_POLL_SECONDS)
+            for run in tuple(active):
+                ended = _poll(engine, run, patience_minutes)
+                done[run.config.name] = run.episodes
+                if ended is not None:
+                    active.remove(run)
+                    failures += [_logged(ended.failure)] if ended.failure else []
+            on_status(
+                Status(
+                    sum(min(done[run.name], run.episodes) for run in runs),
+                    sum(run.episodes for run in runs),
+                    tuple(run.config.name for run in active if run.job.is_running),
+                    len(runs) - len(waiting) - len(active) - len(failures),
+                    len(runs),
+                    tuple(failures),
                 )
-        except BaseException:
-            engine.shutdown([run.job for run in active])
-            raise
+            )
+    finally:
+        engine.shutdown([run.job for run in active])
     return tuple(failures)
 
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
@@ -48,14 +47,7 @@ class LocalJob:
     def __init__(
         self, name: str, config: bytes, directory: Path, options: Sequence[str] = ()
     ) -> None:
-        """Start the process.
-
-        Args:
-            name: The run's.
-            config: Its configuration, as the worker reads it.
-            directory: Where it works.
-            options: Further options of the worker.
-        """
+        """Start the worker, which reads this configuration."""
         self._name, self._log = name, directory / LOG
         with open(self._log, "ab") as log:
             self.process = subprocess.Popen(
@@ -104,9 +96,3 @@ class LocalEngine:
         """Kill the processes."""
         for job in jobs:
             job.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass

@@ -227,14 +227,12 @@ def _read_config(path: Path, stamp: _Stamp) -> tuple[Mapping[str, Any], str]:
 @lru_cache(maxsize=10_000)
 def _read_rows(path: Path, stamp: _Stamp) -> tuple[list[Mapping[str, Any]], str]:
     """Return the newest complete rows, oldest first, and what is wrong with them."""
-    rows = []
+    rows: list[Mapping[str, Any]] = []
     for line in _tail(path, stamp).split(b"\n")[:-1][-_RECENT:]:
         try:
             row = json.loads(line)
-            valid = isinstance(row["episode"], int)
+            int(row["episode"])  # a row is a table with the number of its episode
         except (ValueError, KeyError, TypeError, RecursionError):
-            valid = False
-        if not valid:
             return rows, f"The newest rows of {RECORDS_FILE} can't be read."
         rows.append(row)
     return rows, ""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from driftrl.config.engine import EngineConfig
 from driftrl.config.run import RunConfig
@@ -64,14 +64,7 @@ class RayJob:
     is_running = False
 
     def __init__(self, ray: Any, stream: Any, name: str, log: Path) -> None:
-        """Follow a task.
-
-        Args:
-            ray: The module.
-            stream: What the task yields.
-            name: The run's.
-            log: Its log file.
-        """
+        """Follow the task of a run, which yields into ``stream``."""
         self._ray, self._stream, self._name, self._log = ray, stream, name, log
         self._is_cancelled = False
         self._ended: Ended | None = None
@@ -111,16 +104,16 @@ class RayJob:
                 raise errors.WorkerCrashedError  # it ended without a status
             status = self._ray.get(message, timeout=_GET_SECONDS)
         except errors.RayError as error:
-            has_failed = isinstance(
-                error, (errors.RayTaskError, errors.RuntimeEnvSetupError)
-            ) and not isinstance(error, errors.TaskCancelledError)
-            if not (has_failed or self._is_cancelled):
-                self.cancel(force=True)  # it may only be out of reach
             reason = _last_line(str(error), type(error).__name__)
-            reason = reason if has_failed else f"Ray lost it: {reason}"
-            status = 1 if has_failed else -9
-            failure = Failure(self._name, status, reason, self._log)
-            return Ended(failure, is_lost=not has_failed)
+            failed = (errors.RayTaskError, errors.RuntimeEnvSetupError)
+            if isinstance(error, failed) and not isinstance(
+                error, errors.TaskCancelledError
+            ):
+                return Ended(Failure(self._name, 1, reason, self._log))
+            if not self._is_cancelled:
+                self.cancel(force=True)  # it may only be out of reach
+            reason = f"Ray lost it: {reason}"
+            return Ended(Failure(self._name, -9, reason, self._log), is_lost=True)
         self.is_running = True
         if status is None:
             return None
@@ -134,15 +127,7 @@ class RayEngine:
     restarts_lost = True
 
     def __init__(self, config: EngineConfig, options: tuple[str, ...] = ()) -> None:
-        """Import Ray.
-
-        Args:
-            config: What a run needs, and where the cluster is.
-            options: Further options of the worker.
-
-        Raises:
-            InputError: Ray is not installed.
-        """
+        """Import Ray, or raise InputError; ``options`` are the worker's."""
         self.ray = _import_ray(is_local=not config.ray.address)
         self._config, self._options = config, options
         needs = config.resources
@@ -162,17 +147,12 @@ class RayEngine:
         return [self._submit(config, place.absolute()) for config, place in runs]
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
-        """Cancel the tasks; Ray would kill them with their driver anyway."""
+        """Cancel the tasks, and disconnect."""
         for job in jobs:
             assert isinstance(job, RayJob)
             job.cancel()
         for job in jobs:
             job.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
         if self._is_connected:
             self._is_connected = False
             self.ray.shutdown()
@@ -187,13 +167,8 @@ class RayEngine:
             max_retries=0,
             name=config.name,
         )
-        stream = task.remote(
-            config.name,
-            config_text(config),
-            directory,
-            self._options,
-            worker_environment(),
-        )
+        arguments = (config_text(config), directory, self._options)
+        stream = task.remote(config.name, *arguments, worker_environment())
         return RayJob(self.ray, stream, config.name, directory / LOG)
 
     def _connect(self) -> None:

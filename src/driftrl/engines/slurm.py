@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from driftrl.config.engine import EngineConfig
 from driftrl.config.run import RunConfig
@@ -60,38 +60,29 @@ _OVER = _ENDED | _STOPPED | _LOST
 class RunInJob:
     """What a job does: one run.  submitit calls ``checkpoint`` near the time limit."""
 
-    def __call__(
-        self,
-        directory: str,
-        config: str,
-        options: Sequence[str],
-        environment: dict[str, str],
-        fruitless: int = 0,
-    ) -> None:
+    def __call__(self, call: dict[str, Any], fruitless: int = 0) -> None:
         """Run the worker, which resumes what is there.
 
         Args:
-            directory: The run's.
-            config: Its configuration, as the worker reads it.
-            options: Further options of the worker.
-            environment: Variables of the worker.
+            call: The run's ``directory``, its ``config`` as the worker reads it, and
+                the worker's ``options`` and ``environment``.
             fruitless: Time limits in a row until now without an episode.
         """
-        place, job = Path(directory), _own_id()
+        place, job = Path(call["directory"]), _own_id()
         self._episodes = episodes_done(place)
         _write_status(place, job, _BEGUN)
         note(place, job, "RUNNING")
         with open(place / LOG, "ab") as log:
             worker = subprocess.Popen(
-                worker_command(place, "--parent", str(os.getpid()), *options),
+                worker_command(place, "--parent", str(os.getpid()), *call["options"]),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **environment},
+                env={**os.environ, **call["environment"]},
                 preexec_fn=_ignore_warnings,
             )
         try:
-            worker.communicate(config.encode())
+            worker.communicate(call["config"].encode())
         finally:  # also when submitit ends this process after requeueing the job
             worker.kill()
             status = worker.wait()
@@ -103,24 +94,17 @@ class RunInJob:
         if status:
             sys.exit(status if status > 0 else 128 - status)
 
-    def checkpoint(
-        self,
-        directory: str,
-        config: str,
-        options: Sequence[str],
-        environment: dict[str, str],
-        fruitless: int = 0,
-    ) -> Any:
+    def checkpoint(self, call: dict[str, Any], fruitless: int = 0) -> Any:
         """Return the call with which the job goes on later, or None to give up.
 
         A run whose episodes take longer than a job may would never end.
         """
-        place, job = Path(directory), _own_id()
+        place, job = Path(call["directory"]), _own_id()
         fruitless = 0 if episodes_done(place) != self._episodes else fruitless + 1
         if fruitless < _MAX_FRUITLESS:
             note(place, job, "PENDING")
             again = import_module("submitit.helpers").DelayedSubmission
-            return again(RunInJob(), directory, config, options, environment, fruitless)
+            return again(RunInJob(), call, fruitless)
         with open(place / LOG, "a") as log:
             print(
                 f"No episode ended within the time limit of a job, {fruitless} times "
@@ -247,15 +231,7 @@ class SlurmEngine:
     restarts_lost = True
 
     def __init__(self, config: EngineConfig, options: tuple[str, ...] = ()) -> None:
-        """Look for the cluster.
-
-        Args:
-            config: What a run needs, and which partition and account.
-            options: Further options of the worker.
-
-        Raises:
-            InputError: submitit, Slurm or the partition is missing.
-        """
+        """Look for the cluster and its partition; ``options`` are the worker's."""
         require(
             find_spec("submitit") is not None,
             "Slurm needs the extra 'slurm': pip install 'driftrl[slurm]'.",
@@ -296,27 +272,14 @@ class SlurmEngine:
         """Return the state of a job, at most 5 s old; empty if Slurm forgot it."""
         return self._listed().get(job, ("", ""))[0]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def _listed(self) -> dict[str, tuple[str, str]]:
         """Return state and name of all jobs of this user.
 
         submitit would ask sacct, which needs accounting; many clusters have none.
         """
         if self._jobs is None or time.monotonic() - self._asked >= _ASK_SECONDS:
-            wanted = (
-                "--noheader",
-                "--array",
-                "--states",
-                "all",
-                "--format",
-                "%i %T %j",
-            )
-            done = _call("squeue", "--user", str(os.getuid()), *wanted)
+            wanted = ("--noheader", "--array", "--states=all", "--format=%i %T %j")
+            done = _call("squeue", f"--user={os.getuid()}", *wanted)
             self._asked = time.monotonic()
             if done.returncode == 0:
                 rows = (line.split(maxsplit=2) for line in done.stdout.splitlines())
@@ -357,14 +320,17 @@ class SlurmEngine:
         array = re.sub(r"[^\w.-]", "-", f"{_PREFIX}{study.name}-{secrets.token_hex(4)}")
         names = [config.name for config, _ in runs]
         write_atomically(folder / f"{array}.json", json.dumps(names).encode())
-        # submitit pickles these calls into its folder, and the jobs read them: only
-        # plain strings and a class by its name.
-        calls = (
-            [str(directory) for _, directory in runs],
-            [config_text(config).decode() for config, _ in runs],
-            [self._options] * len(runs),
-            [worker_environment()] * len(runs),
-        )
+        # submitit pickles these into its folder, and the jobs read them: only strings,
+        # and a class by its name.
+        calls = [
+            {
+                "directory": str(directory),
+                "config": config_text(config).decode(),
+                "options": self._options,
+                "environment": worker_environment(),
+            }
+            for config, directory in runs
+        ]
         parameters = sbatch_parameters(self.config, self._minutes, array)
         ids = _submit_array(folder, parameters, calls)
         self._jobs = {**self._listed(), **dict.fromkeys(ids, ("PENDING", array))}
@@ -396,7 +362,7 @@ def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str
 
 
 def _submit_array(
-    folder: Path, parameters: dict[str, Any], calls: tuple[list[Any], ...]
+    folder: Path, parameters: dict[str, Any], calls: list[dict[str, Any]]
 ) -> list[str]:
     """Return the ids of newly submitted jobs, one for each call.
 
@@ -412,7 +378,7 @@ def _submit_array(
     executor.update_parameters(**parameters)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # the error has it as well
-            jobs = executor.map_array(RunInJob(), *calls)
+            jobs = executor.map_array(RunInJob(), calls)
     except (errors.FailedJobError, errors.FailedSubmissionError) as error:
         raise InputError(f"Slurm refuses the jobs: {_one_line(str(error))}") from None
     return [job.job_id for job in jobs]
