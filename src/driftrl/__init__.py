@@ -16,16 +16,20 @@ register()
 # Where the public names live; they are imported, with JAX, when they are first used.
 _HOMES = {
     "Doubling": "driftrl.memory.forgetting",
+    "Evidence": "driftrl.memory.forgetting",
+    "ForgettingRule": "driftrl.memory.forgetting",
     "KeepAll": "driftrl.memory.forgetting",
     "Reset": "driftrl.memory.forgetting",
     "RunConfig": "driftrl.config.run",
     "Session": "driftrl.training.session",
+    "TaskFunctions": "driftrl.agents.rollouts",
     "Window": "driftrl.memory.forgetting",
     "compare": "driftrl.analysis.compare",
     "configure": "driftrl.envs.tasks",
     "custom_task": "driftrl.envs.custom",
     "freeze": "driftrl.envs.drifting",
     "load": "driftrl.analysis.load",
+    "machine": "driftrl.envs.custom",
     "make_env": "driftrl.envs.drifting",
     "regret": "driftrl.analysis.regret",
     "run": "driftrl.training.loop",
@@ -37,4 +41,9 @@ __all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"driftrl has no {name!r}; it has {', '.join(_HOMES)}.")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    module = importlib.import_module(_HOMES[name])
+    return getattr(module, name, module)  # the module itself for driftrl.plot
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

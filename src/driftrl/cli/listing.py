@@ -1,11 +1,11 @@
-"""``driftrl list``: what there is to choose from."""
+"""``driftrl list``: tasks, methods, schedules, parameters, studies."""
 
-import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
@@ -14,12 +14,6 @@ from driftrl.config.toml import read_toml, to_dict
 from driftrl.drift.schedules import SCHEDULES
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
-from driftrl.training.calibration_study import (
-    is_calibration_study,
-    read_calibration_study,
-)
-from driftrl.training.process import prepare
-from driftrl.training.study import read_study, shipped_studies
 
 
 @dataclass(frozen=True)
@@ -30,7 +24,7 @@ class Arguments:
         Literal["tasks", "methods", "schedules", "parameters", "studies"],
         tyro.conf.Positional,
     ]
-    """Which of the registries."""
+    """What to list."""
     json: bool = False
     """Print one JSON document instead of a table."""
 
@@ -51,19 +45,15 @@ def main(argv: list[str]) -> int:
     print_table(list(rows[0]), [list(row.values()) for row in rows])
     if arguments.what == "tasks":
         print(
-            "\nepisodes × decisions, at most; H and w in episodes, or in transitions "
-            "where the schedule counts decisions.\nThe time is of one run on one core "
-            "with these settings. What was chosen where the paper is silent:\n"
-            "driftrl list tasks --json"
+            "\nH and w count episodes, or transitions if the schedule counts steps.\n"
+            "The time is roughly that of one run on one core of this machine.\n"
+            "`driftrl list tasks --json` has notes on what the paper leaves open."
         )
     return 0
 
 
 def _tasks() -> list[dict[str, Any]]:
-    prepare(os.environ)
-    from driftrl.training.speed import product_rate
-
-    slower = REFERENCE_RATE / product_rate()
+    slower = REFERENCE_RATE / _product_rate()
     return [
         {
             "name": task.name,
@@ -85,28 +75,42 @@ def _tasks() -> list[dict[str, Any]]:
     ]
 
 
+def _product_rate() -> float:
+    """Return multiplications and additions a second of one core, roughly.
+
+    ``driftrl.training.speed`` measures them as runs do, which takes seconds.
+    """
+    matrix = np.ones((64, 64), np.float32)  # larger ones are spread over the cores
+    times = []
+    for _ in range(100):
+        started = time.perf_counter()
+        matrix @ matrix
+        times.append(time.perf_counter() - started)
+    return 2 * 64**3 / min(times)
+
+
 def _in_words(task: Mapping[str, Any]) -> dict[str, str]:
-    """Return a task's row as people read it; the notes would fill the screen."""
+    """Return a task's row for people, without its notes."""
     return {
         "name": task["name"],
         "what": task["what"],
         "θ": task["theta"],
         "schedule": _drift(task["schedule"], task["clock"]),
-        "seen, done": f"{task['observations']}, {task['actions']}",
+        "obs, act": f"{task['observations']}, {task['actions']}",
         "episodes": f"{task['episodes']} × {task['steps']}",
         "H, w": f"{_amount(task['reset_period'])}, {_amount(task['window'])}",
-        "time here": _duration(60 * task["minutes_here"]),
+        "time": _duration(60 * task["minutes_here"]),
     }
 
 
 def _drift(schedule: Mapping[str, Any], clock: str) -> str:
-    """Say in a few words how θ drifts."""
+    """Return in a few words how θ drifts."""
     settings = dict(schedule)
     kind = settings.pop("kind")
     pace = {"exponential": "a = {rate:g}", "geometric": "× {ratio:.3g}"}.get(kind)
     if pace is None:
-        said = (f"{name} = {value}" for name, value in settings.items())
-        return f"{kind}: {', '.join(said)}"
+        pairs = (f"{name} = {value}" for name, value in settings.items())
+        return f"{kind}: {', '.join(pairs)}"
     unit = "" if clock == "episodes" else f" {clock}"
     return (
         f"{settings['theta_max']:g} → {settings['theta_min']:g}, "
@@ -122,7 +126,7 @@ def _amount(size: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Say roughly how long a run takes, on one core."""
+    """Return roughly how long a run takes on one core."""
     hours = seconds / 3600
     return f"{hours:.0f} h" if hours >= 2 else f"{max(1, round(seconds / 60))} min"
 
@@ -162,22 +166,24 @@ def _schedules() -> list[dict[str, Any]]:
 
 
 def _studies() -> list[dict[str, Any]]:
-    return [_study(path) for path in shipped_studies().values()]
+    from driftrl.training.calibration_study import (
+        is_calibration_study,
+        read_calibration_study,
+    )
+    from driftrl.training.study import read_study, shipped_studies
 
-
-def _study(path: Path) -> dict[str, Any]:
-    if is_calibration_study(read_toml(path)):
-        study = read_calibration_study(path)
-        count = study.draws
-    else:
-        study = read_study(path)
-        count = len(study.runs())
-    return {
-        "name": study.name,
-        "runs": count,
-        "what": study.title,
-        "file": str(path),
-    }
+    rows = []
+    for path in shipped_studies().values():
+        if is_calibration_study(read_toml(path)):
+            study = read_calibration_study(path)
+            count = study.draws
+        else:
+            study = read_study(path)
+            count = len(study.runs())
+        rows.append(
+            {"name": study.name, "runs": count, "what": study.title, "file": str(path)}
+        )
+    return rows
 
 
 _LISTINGS = {

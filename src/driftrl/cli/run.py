@@ -3,6 +3,8 @@
 import argparse
 import os
 import sys
+import tomllib
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +16,15 @@ from driftrl.cli.on_robot import (
     learn_on_robot,
     task_of_robot,
 )
+from driftrl.cli.options import tidy_help
 from driftrl.cli.progress import run_progress
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import from_dict, overridden, read_toml
+from driftrl.config.toml import from_dict, overridden, read_toml, upgraded
+from driftrl.drift.schedules import SCHEDULES, Unknown
 from driftrl.envs.custom import STEPS, is_custom
 from driftrl.envs.tasks import check_fits, configure, task_named
 from driftrl.errors import InputError, at_least, require
+from driftrl.memory.forgetting import FORGETTING, KeepAll
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 from driftrl.records import BESIDE_SETTINGS, CONFIG_FILE
@@ -29,45 +34,41 @@ from driftrl.training.video import headless, require_installed
 from driftrl.types import EpisodeRecord
 
 if TYPE_CHECKING:
+    from driftrl.robot.client import RemoteEnv
     from driftrl.robot.protocol import Welcome
     from driftrl.training.filming import Camera
 
 _METHOD = "sw-ombrl"
 _KINDS = ("drift", "forgetting", "agent")
+_PLUGINS = {"drift": (SCHEDULES, Unknown()), "forgetting": (FORGETTING, KeepAll())}
 
 
 def main(argv: list[str]) -> int:
     """Run one configuration and say where its results are."""
-    own, rest = _parsed(argv)
-    if own.help and own.task is None and own.robot is None:
+    options, flags = _parsed(argv)
+    if options.help and options.task is None and options.robot is None:
         _parser().print_help()
         return 0
-    require(
-        own.robot is None or own.video_every is None,
-        "A robot is not filmed by its learner: leave out --video-every.",
-    )
-    robot = None if own.robot is None else connect(own.robot, own.token_file)
-    config = _config(own, rest, None if robot is None else robot.robot)
+    robot = _robot(options)
+    config = _config(options, flags, None if robot is None else robot.robot)
     if robot is not None:
         check_answers_in_time(config, robot.robot)
-    out = Path(own.out) if own.out else Path("runs") / config.name
+    out = Path(options.out) if options.out else Path("runs") / config.name
     prepare(os.environ)
-    camera = _camera(own.video_every, config, out)
-    continued = {"resume": own.resume, "change": own.change}
+    camera = _camera(options.video_every, config, out)
+    continued = {"resume": options.resume, "change": options.change}
     try:
         with (
-            run_progress(config, quiet=own.quiet) as progress,
-            tracking(own.track, out, config, warn=progress.warn) as track,
+            run_progress(config, quiet=options.quiet) as progress,
+            tracking(options.track, out, config, warn=progress.warn) as track,
         ):
 
             def show(record: EpisodeRecord) -> None:
                 progress.show(record)
                 track(record)
 
-            if own.resume and not (out / CONFIG_FILE).is_file():
+            if options.resume and not (out / CONFIG_FILE).is_file():
                 progress.warn(f"{out} holds no run yet: a new one begins.")
-            if robot is None and (assumed := _assumed(config)):
-                progress.warn(assumed)
             if robot is not None:
                 from driftrl.training.session import Session
 
@@ -76,6 +77,8 @@ def main(argv: list[str]) -> int:
             else:
                 from driftrl.training.loop import run
 
+                if notes := _assumed_length(config):
+                    progress.warn(notes)
                 run(
                     config,
                     out,
@@ -86,8 +89,8 @@ def main(argv: list[str]) -> int:
                 )
     except KeyboardInterrupt:
         print(
-            f"driftrl: stopped. At most the running episode is lost; go on with the "
-            f"same command and --resume (files are in {out}).",
+            f"driftrl: stopped. Finished episodes are in {out}; the same command with "
+            "--resume continues.",
             file=sys.stderr,
         )
         return 130
@@ -97,8 +100,25 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _robot(options: argparse.Namespace) -> "RemoteEnv | None":
+    if options.robot is None:
+        return None
+    require(
+        options.video_every is None,
+        "--video-every needs a simulator; leave it out with --robot.",
+    )
+    return connect(options.robot, options.token_file)
+
+
+def _assumed_length(config: RunConfig) -> str:
+    """Return what length of an episode is assumed, where an environment has none."""
+    if not is_custom(config.task) or config.environment.sim_steps != STEPS:
+        return ""
+    return task_named(config.task).notes
+
+
 def _camera(every: int | None, config: RunConfig, out: Path) -> "Camera | None":
-    """Return what films the run, once it is known that it can; None if not asked."""
+    """Return what films the run, once it is known to work; None if not asked for."""
     if every is None:
         return None
     at_least("--video-every", every, 1)
@@ -110,135 +130,177 @@ def _camera(every: int | None, config: RunConfig, out: Path) -> "Camera | None":
 
 
 def _parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the words that are ours and those that are the configuration's.
+    """Return the options of the command, and the flags of the configuration.
 
-    Where a robot or the run that is resumed says which task it is, no bare word need be
-    its name: in ``--resume --out DIR --episodes 9`` the 9 is none.
+    A robot or a resumed run has its task already: then a bare word after a flag is the
+    flag's value, as the 9 in ``--resume --out DIR --episodes 9``.
     """
-    own, rest = _parser().parse_known_args(argv)
-    told = own.robot is not None or _stored(own) is not None
-    if told and argv[0].startswith("-") and not _is_task(own.task):
+    options, flags = _parser().parse_known_args(argv)
+    known = options.robot is not None or _stored(options) is not None
+    task = options.task or ""
+    if known and argv[0].startswith("-") and not (task in TASKS or is_custom(task)):
         return _parser(with_task=False).parse_known_args(argv)
-    return own, rest
+    return options, flags
 
 
-def _assumed(config: RunConfig) -> str:
-    """Say which length of an episode is assumed, where a machine declares none."""
-    if not is_custom(config.task) or config.environment.sim_steps != STEPS:
-        return ""
-    return task_named(config.task).notes
+def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="driftrl run",
+        description="Run one method on one task. Every setting is a flag, such as "
+        "--episodes 20 --forgetting.window 3 --drift.rate 0.5: `driftrl run TASK "
+        "--help` lists them.",
+        epilog=f"Tasks: {', '.join(TASKS)}. Methods: {', '.join(METHODS)}.",
+        add_help=False,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(task=None)
+
+    def add(flag: str, metavar: str, text: str, **more: Any) -> None:
+        parser.add_argument(flag, metavar=metavar, help=text, **more)
+
+    def switch(flag: str, text: str, *short: str) -> None:
+        parser.add_argument(*short, flag, action="store_true", help=text)
+
+    if with_task:
+        add("task", "TASK", "a task, or MODULE:FACTORY of your own", nargs="?")
+    add("--method", "NAME", f"method (default: {_METHOD})")
+    add("--config", "FILE", "TOML file with settings")
+    add("--out", "DIR", "directory of the run (default: runs/<name of the run>)")
+    switch("--resume", "continue the run in --out")
+    switch("--change", "with --resume: continue with other settings")
+    add("--video-every", "N", "film episodes 1, N + 1, … and the last", type=int)
+    add("--robot", "ADDRESS", "drive the robot at tcp://HOST:PORT (see driftrl robot)")
+    add("--token-file", "FILE", "the robot's token, if it asks for one")
+    add("--track", "NAME", "also log to tensorboard or wandb, in OUT/NAME")
+    switch("--quiet", "print no episodes")
+    for table, example in zip(_KINDS, ("linear", "reset", "sac"), strict=True):
+        text = f"which {table}, such as {example}"
+        text += " or your own MODULE:NAME" if table in _PLUGINS else ""
+        parser.add_argument(
+            f"--{table}", f"--{table}.kind", metavar="KIND", help=text, dest=table
+        )
+    switch("--help", "show this help", "-h")
+    return parser
 
 
-def _is_task(word: str | None) -> bool:
-    return word is not None and (word in TASKS or is_custom(word))
-
-
-def _stored(own: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the configuration of the run that is to be resumed, if it is there."""
-    path = Path(own.out or "") / CONFIG_FILE
-    if not (own.resume and own.out and path.is_file()):
+def _stored(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the settings of the run that is to be resumed, if it is there."""
+    path = Path(options.out or "") / CONFIG_FILE
+    if not (options.resume and options.out and path.is_file()):
         return None
     return _settings_in(path)
 
 
 def _settings_in(path: Path) -> dict[str, Any]:
     """Return the settings in a file, which may be that of a run."""
-    table = read_toml(path)
+    table = upgraded(read_toml(path))
     return {k: v for k, v in table.items() if k not in BESIDE_SETTINGS}
 
 
-def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="driftrl run",
-        description="Run one method on one task. Every field of the configuration is "
-        "a flag, e.g. --episodes 20 --forgetting.window 3 --drift.rate 0.5: "
-        "`driftrl run TASK --help` lists them.",
-        epilog=f"Tasks: {', '.join(TASKS)}. Methods: {', '.join(METHODS)}.",
-        add_help=False,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(task=None)
-    if with_task:
-        parser.add_argument(
-            "task", nargs="?", help="name of the task, or MODULE:FACTORY of your own"
-        )
-    parser.add_argument("--method", help=f"name of the method (default: {_METHOD})")
-    parser.add_argument("--config", help="TOML file whose settings are laid over these")
-    parser.add_argument("--out", help="directory (default: runs/<name of the run>)")
-    parser.add_argument(
-        "--resume", action="store_true", help="go on with the run that is in --out"
-    )
-    parser.add_argument(
-        "--change",
-        action="store_true",
-        help="with --resume: go on with other settings than it was begun with",
-    )
-    parser.add_argument(
-        "--video-every",
-        type=int,
-        metavar="N",
-        help="film the episodes 1, N + 1, 2N + 1, … and the last, into OUT/videos",
-    )
-    parser.add_argument(
-        "--robot",
-        metavar="ADDRESS",
-        help="drive the robot there, e.g. tcp://127.0.0.1:5557 (see driftrl robot); "
-        "it says what it is, so the task may be left out",
-    )
-    parser.add_argument(
-        "--token-file", metavar="FILE", help="the robot's token, if it asks for one"
-    )
-    parser.add_argument(
-        "--track",
-        metavar="NAME",
-        help="write every episode for tensorboard or wandb too, into OUT/NAME; wandb "
-        "stays offline unless WANDB_MODE says otherwise",
-    )
-    parser.add_argument("--quiet", action="store_true", help="print no episodes")
+def _config(
+    options: argparse.Namespace, flags: list[str], robot: "Welcome | None"
+) -> RunConfig:
+    """Return the run that options and flags ask for."""
+    changes = _settings_in(Path(options.config)) if options.config else {}
+    stored = _stored(options) or {}
     for table in _KINDS:
-        parser.add_argument(f"--{table}.kind", help=f"which {table}; then its fields")
-    parser.add_argument("-h", "--help", action="store_true", help="show this help")
-    return parser
-
-
-def _default(own: argparse.Namespace, robot: "Welcome | None") -> RunConfig:
-    """Return the run that the flags of the configuration are laid over."""
-    changes = _settings_in(Path(own.config)) if own.config else {}
-    for table in _KINDS:
-        kind = getattr(own, f"{table}.kind")
+        kind = getattr(options, table)
         if kind is not None:
             changes[table] = {"kind": kind}
+        kind = (changes.get(table) or stored.get(table) or {}).get("kind", "")
+        if ":" in kind:
+            settings, flags = _plugin_settings(table, flags)
+            changes[table] = {**changes.get(table, {}), **settings}
+    default = _default(options, changes, robot)
+    # What a user's class can be told has been taken from the flags already.
+    plugins = {
+        table: getattr(default, table)
+        for table, (known, _) in _PLUGINS.items()
+        if type(getattr(default, table)) not in known.values()
+    }
+    parsed = replace(default, **{table: _PLUGINS[table][1] for table in plugins})
+    if options.help:
+        _parser().print_help()
+        print("\nSettings, with the defaults of this task and method:\n")
+        flags = ["--help"]
+    if "forgetting" not in plugins:
+        _check_rule_flags(default, flags)
+    tidy_help(parsed)
+    config = tyro.cli(
+        RunConfig,
+        args=flags,
+        prog=f"driftrl run {default.task}",
+        default=parsed,
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+    config = replace(config, **plugins)
+    check_fits(config)
+    return config
+
+
+def _default(
+    options: argparse.Namespace, changes: dict[str, Any], robot: "Welcome | None"
+) -> RunConfig:
+    """Return the run before its flags: of a robot, of a task, or the one resumed."""
+    method = options.method or _METHOD
+    if ":" in (options.forgetting or ""):
+        method = options.method or "custom"
+        changes = {"variant": options.forgetting.partition(":")[2], **changes}
     if robot is not None:
-        task = task_of_robot(robot, own.task)
-        return configure(task, own.method or _METHOD, changes)
-    if own.task is not None and not own.task.startswith("-"):
-        return configure(own.task, own.method or _METHOD, changes)
-    stored = _stored(own)
+        return configure(task_of_robot(robot, options.task), method, changes)
+    if options.task is not None and not options.task.startswith("-"):
+        return configure(options.task, method, changes)
+    stored = _stored(options)
     if stored is None:
         raise InputError(
-            f"Which task? Known: {', '.join(TASKS)}; or an environment of your own, "
-            "MODULE:FACTORY. It may be left out with --resume --out DIR, if DIR holds "
-            "a run."
+            f"Which task? Known: {', '.join(TASKS)}; or MODULE:FACTORY of your own "
+            "environment. Only --resume --out DIR with a run in DIR needs none."
         )
-    if own.method is not None:
-        changes["method"] = own.method
+    if options.method is not None:
+        changes["method"] = options.method
     return overridden(from_dict(RunConfig, stored), changes)
 
 
-def _config(
-    own: argparse.Namespace, rest: list[str], robot: "Welcome | None"
-) -> RunConfig:
-    default = _default(own, robot)
-    if own.help:
-        _parser().print_help()
-        print("\nThe configuration, with this task's and method's defaults:\n")
-        rest = ["--help"]
-    config = tyro.cli(
-        RunConfig,
-        args=rest,
-        prog=f"driftrl run {default.task}",
-        default=default,
-        config=(tyro.conf.AvoidSubcommands,),
-    )
-    check_fits(config)
-    return config
+def _plugin_settings(table: str, flags: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Take what a user's class is told, as --forgetting.factor 3, from the flags."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in {word.partition("=")[0] for word in flags}:
+        if flag.startswith(f"--{table}."):
+            name = flag.removeprefix(f"--{table}.").replace("-", "_")
+            parser.add_argument(flag, nargs="*", dest=name)
+    given, rest = parser.parse_known_args(flags)
+    settings: dict[str, Any] = {}
+    for name, words in vars(given).items():
+        values = [_value(word) for word in words]
+        settings[name] = values[0] if len(values) == 1 else values or True
+    return settings, rest
+
+
+def _value(word: str) -> Any:
+    """Read a word as a TOML value, or as plain text."""
+    try:
+        return tomllib.loads(f"value = {word}")["value"]
+    except (ValueError, RecursionError):
+        return word
+
+
+def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:
+    """Refuse a flag of another method's forgetting rule, and say whose it is."""
+    rule = config.forgetting
+    for flag in flags:
+        prefix, _, name = flag.partition("=")[0].replace("-", "_").rpartition(".")
+        if prefix != "__forgetting" or name in _settings(rule):
+            continue
+        task = task_named("pendulum")
+        rules = {other.name: other.forgetting(task) for other in METHODS.values()}
+        owners = [method for method, other in rules.items() if name in _settings(other)]
+        if owners:
+            what = "keeps all data" if isinstance(rule, KeepAll) else f"has {rule!r}"
+            raise InputError(
+                f"{config.method} {what}; --forgetting.{name} applies to "
+                f"{' and '.join(owners)}."
+            )
+
+
+def _settings(rule: Any) -> set[str]:
+    return {item.name for item in fields(rule)} if is_dataclass(rule) else set()

@@ -100,6 +100,8 @@ def train(
     require_rule(rule)
     changes = {**(settings or {}), "episodes": episodes}
     method = _METHODS.get(type(rule), "custom")
+    if method == "custom":
+        changes = {"variant": type(rule).__name__, **changes}
     config = configure(task_of(name_of(env), env), method, changes)
     config = replace(config, forgetting=rule)
     known = known or TaskFunctions()
