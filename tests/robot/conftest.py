@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from driftrl.robot.client import Patience, RemoteEnv
-from driftrl.robot.drive import Drive
-from driftrl.robot.journal import Event, Halted, Journal
+from driftrl.robot.controller import Controller
+from driftrl.robot.event_log import Event, EventLog, Halted
 from driftrl.robot.protocol import (
     VERSION,
     Begin,
@@ -28,7 +28,7 @@ from driftrl.robot.protocol import (
 from driftrl.robot.safety import Limits
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
-from driftrl.robot.wire import Dialer
+from driftrl.robot.transport import Dialer
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +48,9 @@ class Served:
 
     robot: Robot
     machine: Any
-    journal: Journal
+    log: EventLog
     events: list[Event]
-    drive: Drive
+    controller: Controller
 
     @property
     def address(self) -> str:
@@ -63,7 +63,7 @@ class Served:
         """Wait for something to happen, for long, since the machine may be busy."""
         until = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < until, (self.events, self.journal.counts)
+            assert time.monotonic() < until, (self.events, self.log.counts)
             time.sleep(0.005)
 
     def stopped(self, count: int = 1) -> Halted:
@@ -87,10 +87,10 @@ def serve(point_mass: ModuleType) -> Iterator[Serve]:
 
     def start(timing: Timing = PATIENT, token: str = "", **limits: Any) -> Served:
         machine, events = point_mass.Point(), []
-        journal = Journal(events.append)
+        log = EventLog(events.append)
         chosen = {"stop": (point_mass.STOP,), "observation_size": 2, **limits}
-        drive = Drive(machine, Limits(**chosen), timing, journal)
-        robot = Robot(drive, "tcp://127.0.0.1:*", token)
+        controller = Controller(machine, Limits(**chosen), timing, log)
+        robot = Robot(controller, "tcp://127.0.0.1:*", token)
 
         def work() -> None:
             try:
@@ -100,7 +100,7 @@ def serve(point_mass: ModuleType) -> Iterator[Serve]:
 
         thread = threading.Thread(target=work)
         thread.start()
-        served = Served(robot, machine, journal, events, drive)
+        served = Served(robot, machine, log, events, controller)
         started.append((served, thread))
         return served
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from driftrl.robot.drive import Drive
-from driftrl.robot.journal import Journal
-from driftrl.robot.machine import Machine, Place, Sample
+from driftrl.robot.controller import Controller
+from driftrl.robot.event_log import EventLog
+from driftrl.robot.machine import EpisodeStart, Machine, Sample
 from driftrl.robot.safety import Limits
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
@@ -32,13 +32,13 @@ class Point(Machine):
         self.steps = steps
         self.actions: list[float] = []
         """Everything that was put into force, in order."""
-        self.places: list[Place] = []
+        self.places: list[EpisodeStart] = []
         self.halts = 0
         self.closed = False
         self.disturb: Callable[[int, Sample], Sample] = lambda step, sample: sample
         """Is given the step of the episode, and may change what is seen."""
 
-    def reset(self, place: Place) -> Sample:
+    def reset(self, place: EpisodeStart) -> Sample:
         self.places.append(place)
         self._step = 0
         start = np.random.default_rng(place.seed).uniform(-1.0, 1.0)
@@ -66,11 +66,11 @@ class Point(Machine):
 
 def serve(address: str, log: Path, period: float) -> None:
     """Serve a point until the process is killed."""
-    drive = Drive(
+    drive = Controller(
         Point(steps=8),
         Limits(stop=(STOP,), observation_size=2),
         Timing(period=period, coast=2 * period),
-        Journal(file=log),
+        EventLog(file=log),
     )
     robot = Robot(drive, address)
     print(robot.address, flush=True)

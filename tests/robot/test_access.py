@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.robot.access import (
-    VARIABLE,
+from driftrl.robot.transport import (
+    TOKEN_VARIABLE,
     check_access,
     is_local,
     read_token,
@@ -38,7 +38,7 @@ def test_off_loopback_a_token_is_needed(address: str, local: bool) -> None:
     if local:
         check_access(address, "")
     else:
-        with pytest.raises(InputError, match="both sides need the same token"):
+        with pytest.raises(InputError, match="token"):
             check_access(address, "")
 
 
@@ -46,38 +46,37 @@ def test_off_loopback_a_token_is_needed(address: str, local: bool) -> None:
     "address", ["", "5557", "127.0.0.1:5557", "tcp://127.0.0.1", "udp://1.2.3.4:5"]
 )
 def test_addresses_look_like_addresses(address: str) -> None:
-    with pytest.raises(InputError, match="looks like tcp://127.0.0.1:5557"):
+    with pytest.raises(InputError, match="address"):
         check_access(address, "")
 
 
 @pytest.mark.parametrize("port", [0, 65_536, 99_999])
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_ports_are_ports(port: int, token: str) -> None:
-    with pytest.raises(InputError, match=f"from 1 to 65535, received {port} in"):
+    with pytest.raises(InputError, match=str(port)):
         check_access(f"tcp://127.0.0.1:{port}", token)
     assert is_local("tcp://127.0.0.1:65535") and is_local("tcp://127.0.0.1:1")
 
 
-def test_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
+def test_token_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    assert read_token(file, {VARIABLE: "f" * 20}) == TOKEN
-    assert read_token(None, {VARIABLE: "f" * 20}) == "f" * 20
-    assert read_token(None, {}) == ""
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    assert read_token(None) == ""
+    monkeypatch.setenv(TOKEN_VARIABLE, "f" * 20)
+    assert read_token(file) == TOKEN and read_token(None) == "f" * 20
 
 
-def test_short_tokens_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 257, b"\xff\xfe" * 20])
+def test_bad_tokens_are_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
-    file.write_text("")
-    with pytest.raises(InputError, match="has 0 letters; it needs 16 to 256"):
-        read_token(file, {})
-    with pytest.raises(InputError, match=f"{VARIABLE} has 5 letters"):
-        read_token(None, {VARIABLE: "short"})
-    file.write_bytes(b"\xff\xfe" * 20)
-    with pytest.raises(InputError, match="must be text"):
-        read_token(file, {})
-    with pytest.raises(InputError, match="Cannot read .*missing: No such file"):
-        read_token(tmp_path / "missing", {})
+    with pytest.raises(InputError, match="token"):
+        read_token(file)
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="token"):
+        read_token(file)
 
 
 def test_tokens_are_compared_whole() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from driftrl.envs.drifting import make_env
 from driftrl.errors import InputError
-from driftrl.robot.machine import GymnasiumMachine, MachineThread, Place, Sample
+from driftrl.robot.machine import EpisodeStart, GymnasiumMachine, MachineThread, Sample
 
 
 def test_a_task_is_a_machine() -> None:
@@ -19,7 +19,7 @@ def test_a_task_is_a_machine() -> None:
     )
     assert (machine.observation_size, machine.action_size) == (3, 1)
     obs, info = env.reset(seed=4, options={"episode": 12, "steps": 7})
-    sample = machine.reset(Place(12, 7, 4))
+    sample = machine.reset(EpisodeStart(12, 7, 4))
     assert np.array_equal(sample.obs, obs) and sample.theta == info["theta"]
     obs, reward, *_, info = env.step(np.array([0.3]))
     sample = machine.step(np.array([0.3]))
@@ -31,7 +31,7 @@ def test_a_task_is_a_machine() -> None:
 
 def test_theta_is_told_only_where_it_is_known() -> None:
     machine = GymnasiumMachine(make_env("pendulum"), name="mine", steps=40)
-    assert machine.reset(Place(1, 0, None)).theta is None
+    assert machine.reset(EpisodeStart(1, 0, None)).theta is None
 
 
 def test_the_switch_is_thrown() -> None:

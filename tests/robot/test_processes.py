@@ -103,7 +103,7 @@ def test_the_robot_is_killed_and_started_again(
     assert robot.wait() == -signal.SIGKILL
     start(*arguments)
     # Whether it is back before the learner has given it up is a matter of luck.
-    with pytest.raises(EpisodeAborted, match="nothing was heard|say hello first"):
+    with pytest.raises(EpisodeAborted):
         for _ in range(3):
             env.step(ACTION)
     drive(env, steps=8)
@@ -193,7 +193,7 @@ def test_the_network_is_cut_for_three_seconds(serve: Callable[..., Any]) -> None
         proxy.flowing.clear()
         restored = threading.Timer(3 * SECOND, proxy.flowing.set)
         restored.start()
-        with pytest.raises(EpisodeAborted, match="nothing was heard|no action came"):
+        with pytest.raises(EpisodeAborted):
             for _ in range(5):
                 env.step(ACTION)
         stop = served.stopped(before + 1)

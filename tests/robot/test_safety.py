@@ -12,8 +12,7 @@ from driftrl.errors import InputError
 from driftrl.robot.safety import (
     Bound,
     Limits,
-    clipped,
-    judge,
+    check_observation,
     limited,
     sensor_ranges,
 )
@@ -33,7 +32,8 @@ def array(*values: float) -> np.ndarray:
 
 
 def test_actions_are_clipped() -> None:
-    assert clipped(array(-3.0, 0.25, 1.5)).tolist() == [-1.0, 0.25, 1.0]
+    found = limited(array(-3.0, 0.25, 1.5), array(0.0, 0.0, 0.0), 2.0)
+    assert found.tolist() == [-1.0, 0.25, 1.0]
 
 
 def test_changes_are_limited() -> None:
@@ -78,15 +78,15 @@ def test_without_a_rate_limit_actions_are_untouched() -> None:
 def test_wrong_observations_are_named(
     obs: tuple[float, ...], reward: float, repeats: int, code: str, sentence: str
 ) -> None:
-    fault = judge(array(*obs), reward, repeats, LIMITS)
+    fault = check_observation(array(*obs), reward, repeats, LIMITS)
     assert fault is not None and fault.code == code
     with pytest.raises(AssertionError, match=sentence):
         raise AssertionError(fault.reason)
 
 
 def test_right_observations_pass() -> None:
-    assert judge(array(2.8, -8.0), 1.0, 2, LIMITS) is None
-    assert judge(array(1e9, 0.0), 0.0, 99, Limits((0.0,), 2)) is None
+    assert check_observation(array(2.8, -8.0), 1.0, 2, LIMITS) is None
+    assert check_observation(array(1e9, 0.0), 0.0, 99, Limits((0.0,), 2)) is None
 
 
 def test_sensors_get_a_tenth_of_their_range() -> None:

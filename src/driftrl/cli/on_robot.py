@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 def connect(address: str, token_file: str | None) -> "RemoteEnv":
     """Return the robot at an address, once it has said what it is."""
-    from driftrl.robot.access import token_from
     from driftrl.robot.client import RemoteEnv
+    from driftrl.robot.transport import read_token
 
-    def tell(message: str) -> None:
+    def warn(message: str) -> None:
         print(f"driftrl: {message}", file=sys.stderr, flush=True)
 
-    token = token_from(Path(token_file) if token_file else None)
-    return RemoteEnv(address, token, tell=tell)
+    token = read_token(Path(token_file) if token_file else None)
+    return RemoteEnv(address, token, warn=warn)
 
 
 def task_of_robot(robot: "Welcome", named: str | None) -> Task:
@@ -54,7 +54,7 @@ def task_of_robot(robot: "Welcome", named: str | None) -> Task:
     steps = robot.steps * task.environment.action_repeat
     return replace(
         task,
-        environment=replace(task.environment, steps=steps),
+        environment=replace(task.environment, sim_steps=steps),
         evaluation=EvaluationConfig(episodes=0),
     )
 

@@ -13,15 +13,13 @@ import tyro
 from driftrl.cli.options import parse
 from driftrl.config.toml import read_toml
 from driftrl.errors import InputError, at_least, counted, require
-from driftrl.robot.access import check_access, token_from
-from driftrl.robot.alone import drive_alone
-from driftrl.robot.drive import Drive
-from driftrl.robot.journal import Event, Finished, Halted, Journal, Visited
+from driftrl.robot.controller import Controller, run_policy
+from driftrl.robot.event_log import Contact, Event, EventLog, Finished, Halted
 from driftrl.robot.machine import GymnasiumMachine, Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Delays, Timing
-from driftrl.robot.wire import require_installed
+from driftrl.robot.transport import check_access, read_token
 from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class Arguments:
     frozen: int = 0
     """So many equal observations in a row mean stuck sensors; 0 is off."""
     policy: Path | None = None
-    """Drive alone with this exported policy; nobody learns, and nothing is served."""
+    """Drive with this exported policy instead of serving a learner."""
     log: Path | None = None
     """Append every event to this file, a line of JSON each."""
 
@@ -75,8 +73,7 @@ def main(argv: list[str]) -> int:
         "learner (`driftrl run … --robot ADDRESS`) to learn on."
     )
     arguments = parse(Arguments, argv, "robot", summary)
-    require_installed()
-    token = token_from(arguments.token_file)
+    token = read_token(arguments.token_file)
     check_access(arguments.address, token)
     if arguments.episodes is not None:
         at_least("--episodes", arguments.episodes, 1)
@@ -91,26 +88,26 @@ def main(argv: list[str]) -> int:
     )
     prepare(os.environ)
     machine, limits = _machine(arguments)
-    journal = Journal(_print_event, arguments.log)
+    log = EventLog(_print_event, arguments.log)
     # A robot that is asked to end must stop its machine first, as at Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _operate(arguments, Drive(machine, limits, timing, journal), token)
+        _operate(arguments, Controller(machine, limits, timing, log), token)
     except KeyboardInterrupt:
         print()
     finally:
         signal.signal(signal.SIGTERM, before)
-    _print_summary(journal)
+    _print_summary(log)
     return 0
 
 
-def _operate(arguments: Arguments, drive: Drive, token: str) -> None:
-    machine, timing = drive.machine, drive.timing
+def _operate(arguments: Arguments, controller: Controller, token: str) -> None:
+    machine, timing = controller.machine, controller.timing
     try:
         policy = _policy(arguments.policy, machine) if arguments.policy else None
-        robot = None if policy else Robot(drive, arguments.address, token)
+        robot = None if policy else Robot(controller, arguments.address, token)
     except BaseException:
-        drive.close()
+        controller.close()
         raise
     pace = f"every {1e3 * timing.period:.4g} ms" if timing.real_time else "on demand"
     where = f"served at {robot.address}" if robot else f"driven by {arguments.policy}"
@@ -123,7 +120,7 @@ def _operate(arguments: Arguments, drive: Drive, token: str) -> None:
     if robot is not None:
         robot.serve(arguments.episodes)
     elif policy is not None:
-        drive_alone(drive, policy, arguments.episodes)
+        run_policy(controller, policy, arguments.episodes)
 
 
 def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, Limits]:
@@ -221,8 +218,10 @@ def _policy(path: Path, machine: Machine) -> "Policy":
 
 
 def _print_event(event: Event) -> None:
-    if isinstance(event, Visited):
-        print(event.what if event.served else f"Refused: {event.what}", flush=True)
+    if isinstance(event, Contact):
+        print(
+            event.message if event.served else f"Refused: {event.message}", flush=True
+        )
     if isinstance(event, Halted):
         print(
             f"episode {event.episode}: stopped after {counted(event.step, 'action')}, "
@@ -243,12 +242,12 @@ def _answers(delays: Delays) -> str:
     return f"answers after {delays}" if delays.count else "no answers"
 
 
-def _print_summary(journal: Journal) -> None:
-    counts = dict(journal.counts)
+def _print_summary(log: EventLog) -> None:
+    counts = dict(log.counts)
     finished = counts.pop("finished", 0)
     missed = counts.get("deadline", 0) + counts.get("late", 0)
     print(
-        f"Episodes that came to their end: {finished}; {_answers(journal.answers)}.\n"
+        f"Episodes that came to their end: {finished}; {_answers(log.answers)}.\n"
         f"Deadlines that were missed: {missed}."
     )
     for name, count in sorted(counts.items()):

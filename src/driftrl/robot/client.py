@@ -1,4 +1,4 @@
-"""The learner's side of the wire: a robot as a Gymnasium environment."""
+"""The learner's side: a robot as a Gymnasium environment."""
 
 import time
 from array import array
@@ -19,7 +19,6 @@ from driftrl.errors import (
     positive,
     require,
 )
-from driftrl.robot.access import check_access
 from driftrl.robot.protocol import (
     PREPARING_EVERY,
     VERSION,
@@ -38,7 +37,7 @@ from driftrl.robot.protocol import (
     encode,
 )
 from driftrl.robot.timing import Delays, delays_of
-from driftrl.robot.wire import Dialer, require_installed
+from driftrl.robot.transport import Dialer, check_access
 
 T = TypeVar("T")
 StepResult = tuple[Float[np.ndarray, " S"], float, bool, bool, dict[str, Any]]
@@ -54,13 +53,13 @@ _TOO_BUSY = (
 
 
 class _Silent(Exception):
-    """The robot says nothing, or nothing that counts; say hello again."""
+    """The robot does not answer; connect again."""
 
     remedy = "Start it"
 
 
 class _Taken(_Silent):
-    """It is there, and serves another."""
+    """The robot serves another learner."""
 
     remedy = "End the other learner"
 
@@ -96,24 +95,23 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         address: str,
         token: str = "",
         patience: Patience | None = None,
-        tell: Callable[[str], None] = lambda message: None,
+        warn: Callable[[str], None] = lambda message: None,
     ) -> None:
-        """Connect, and learn what the robot is.
+        """Connect to a robot.
 
         Args:
             address: ZeroMQ's, such as tcp://127.0.0.1:5557.
             token: The robot's token; required if it is on another machine.
             patience: How long to wait.
-            tell: Is told, once each, what a robot is waited for.
+            warn: Called once with each reason for waiting.
         """
         check_access(address, token)
-        require_installed()
         self._address, self._token = address, token
-        self._patience, self._tell = patience or Patience(), tell
+        self._patience, self._warn = patience or Patience(), warn
         self._dialer: Dialer | None = None
         self._settled = False
         self._episode = self._step = 0
-        self._before = (0, 0)  # episodes and decisions that count so far
+        self._before = (0, 0)  # episodes and steps that count so far
         self._running = False
         self._returned = self._sent = 0.0
         self._thinking, self._trips = array("d"), array("d")
@@ -122,7 +120,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.aborted = 0
         """Episodes that were aborted so far."""
         self.robot = self._patiently(self._connect, "try again")
-        """What the robot said of itself."""
+        """The robot's own description."""
         size, actions = self.robot.observation_size, self.robot.action_size
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (actions,), np.float64)
@@ -143,17 +141,17 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Begin the next episode, or the one that ``options`` name.
 
         As with ``DriftingEnv``, ``options={"episode": n, "steps": t}`` sets either
-        clock.  An episode under way is aborted, and one that was aborted does not
-        count: the next one has its number.
+        clock.  A running episode is aborted, and an aborted one does not count: the
+        next one has its number.
         """
         super().reset(seed=seed)
         options = options or {}
         self.abort()
-        episodes, decisions = self._before
+        episodes, steps = self._before
         self._episode = int(options.get("episode", episodes + 1))
-        decisions = int(options.get("steps", decisions))
-        self._before = (self._episode - 1, decisions)
-        begin = Begin(self._episode, decisions, seed)
+        steps = int(options.get("steps", steps))
+        self._before = (self._episode - 1, steps)
+        begin = Begin(self._episode, steps, seed)
         start = self._patiently(lambda: self._begin(begin), "resume")
         self._running, self._step = True, 0
         self.theta = start.theta
@@ -161,7 +159,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return np.array(start.obs), self._info(start)
 
     def step(self, action: Float[np.ndarray, " A"]) -> StepResult:
-        """Send an action, and wait for what comes of it."""
+        """Send an action and wait for its outcome."""
         require(self._running, "step() needs a running episode: reset().")
         require(
             np.shape(action) == self.action_space.shape,
@@ -177,31 +175,36 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             raise
         self._thinking.append(called - self._returned)
         self._step += 1
-        seen = self._await_step()
-        if seen.terminated or seen.truncated:
+        observation = self._await_step()
+        if observation.terminated or observation.truncated:
             self._running = False
             self._before = (self._episode, self._before[1] + self._step)
-        self.theta = seen.theta
+        self.theta = observation.theta
         self._returned = now()
         self._trips.append(self._returned - called)
-        obs = np.array(seen.obs)
-        return obs, seen.reward, seen.terminated, seen.truncated, self._info(seen)
+        return (
+            np.array(observation.obs),
+            observation.reward,
+            observation.terminated,
+            observation.truncated,
+            self._info(observation),
+        )
 
     def abort(self) -> None:
-        """Have the robot stop the episode under way, if there is one."""
+        """Stop the running episode, if there is one."""
         if self._running and self._dialer is not None:
             self._send(Abort(self._episode))
         self._running = False
 
     def close(self) -> None:
-        """Abort what is under way, and disconnect."""
+        """Stop the running episode and disconnect."""
         self.abort()
         self._disconnect()
 
-    def _info(self, seen: Observation) -> dict[str, Any]:
-        info: dict[str, Any] = {"applied": np.array(seen.applied)}
-        if seen.theta is not None:
-            info["theta"] = seen.theta
+    def _info(self, observation: Observation) -> dict[str, Any]:
+        info: dict[str, Any] = {"applied": np.array(observation.applied)}
+        if observation.theta is not None:
+            info["theta"] = observation.theta
         return info
 
     # ---- waiting --------------------------------------------------------------------
@@ -209,7 +212,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def _patiently(self, attempt: Callable[[], T], then: str) -> T:
         """Try until it works, connecting anew each time, or patience ends."""
         until = now() + self._patience.away
-        told = ""
+        reason = ""
         while True:
             try:
                 return attempt()
@@ -217,13 +220,13 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                 self._disconnect()
                 if now() >= until:
                     raise RobotUnavailable(
-                        f"The robot at {self._address} could not be had within "
-                        f"{self._patience.away:g} s: {silent} {silent.remedy}, and "
+                        f"The robot at {self._address} did not respond within "
+                        f"{self._patience.away:g} s: {silent} {silent.remedy}, then "
                         f"{then}."
                     ) from None
-                if told != str(silent):
-                    told = str(silent)
-                    self._tell(f"Waiting for the robot at {self._address}: {told}")
+                if reason != str(silent):
+                    reason = str(silent)
+                    self._warn(f"Waiting for the robot at {self._address}: {reason}")
                 time.sleep(min(_KNOCK_EVERY, max(0.0, until - now())))
 
     def _connect(self) -> Welcome:
@@ -305,7 +308,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             f"stopped after {counted(actions, 'action')} ({_clause(reason)})"
         )
 
-    # ---- the wire -------------------------------------------------------------------
+    # ---- messages ------------------------------------------------------------------
 
     def _receive(self, until: float) -> Message:
         assert self._dialer is not None
@@ -313,11 +316,11 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         frame = self._dialer.receive(until)
         if frame is None:
             waited = now() - asked
-            raise _Silent(f"Nothing was heard from it for {waited:.1f} s.")
+            raise _Silent(f"No message arrived for {waited:.1f} s.")
         try:
             message = decode(frame)
         except Malformed as malformed:
-            raise _Silent(f"It said what is no message: {malformed}") from malformed
+            raise _Silent(f"It sent an invalid message: {malformed}") from malformed
         return message
 
     def _send(self, message: Message) -> None:
@@ -334,7 +337,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 def _refusal(message: Refused) -> _Silent:
     if message.code == "taken":
         return _Taken(message.reason)
-    return _Silent("It was started anew.")  # and knows no learner yet
+    return _Silent("It was restarted.")
 
 
 def _clause(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""What a robot moves: any machine, or any Gymnasium environment in its place."""
+"""What a robot moves: any machine, or any Gymnasium environment in its start."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -17,17 +17,17 @@ from driftrl.errors import InputError, require
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an episode stands in a run."""
+class EpisodeStart:
+    """Number of an episode, the steps taken before it, and its seed."""
 
     episode: int
-    decisions: int
+    steps: int
     seed: int | None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a machine shows at one moment; not judged yet."""
+    """One observation of a machine, not checked yet."""
 
     obs: np.ndarray
     reward: float = 0.0
@@ -48,7 +48,7 @@ class Machine(ABC):
     """Whether samples come with θ."""
 
     @abstractmethod
-    def reset(self, place: Place) -> Sample:
+    def reset(self, start: EpisodeStart) -> Sample:
         """Go to the start of an episode; may take as long as an operator needs."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Machine(ABC):
         return
 
     def close(self) -> None:
-        """Let go of the machine."""
+        """Release the machine."""
         return
 
 
@@ -86,11 +86,11 @@ class GymnasiumMachine(Machine):
         theta_known: bool = False,
         halt: Callable[[], None] | None = None,
     ) -> None:
-        """Take an environment into service.
+        """Wrap an environment.
 
         Args:
             env: The environment.
-            name: What learners are told it is.
+            name: Its name, which learners see.
             steps: Actions in an episode that runs its full time.
             theta_known: Whether ``info["theta"]`` is what drifts in it.
             halt: Takes all power away, if there is such a switch; see ``Machine.halt``.
@@ -116,10 +116,10 @@ class GymnasiumMachine(Machine):
         self.action_size = chosen.shape[0]
         self._halt = halt
 
-    def reset(self, place: Place) -> Sample:
+    def reset(self, start: EpisodeStart) -> Sample:
         """Reset the environment to an episode."""
-        options = {"episode": place.episode, "steps": place.decisions}
-        obs, info = self._env.reset(seed=place.seed, options=options)
+        options = {"episode": start.episode, "steps": start.steps}
+        obs, info = self._env.reset(seed=start.seed, options=options)
         return Sample(_numbers(obs), theta=self._theta(info))
 
     def step(self, action: Float[np.ndarray, " A"]) -> Sample:
@@ -137,7 +137,7 @@ class GymnasiumMachine(Machine):
         return float(info["theta"]) if self.theta_known else None
 
     def halt(self) -> None:
-        """Throw the switch that was given, if one was."""
+        """Call the given switch, if there is one."""
         if self._halt is not None:
             self._halt()
 

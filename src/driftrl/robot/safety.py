@@ -1,4 +1,4 @@
-"""What a robot does not let through: pure judgements on actions and observations."""
+"""Limits of a robot: pure checks of actions and observations."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Interrupted(Exception):
 
 
 def fault(code: Code, reason: str) -> Interrupted:
-    """Return what to raise where an episode cannot go on."""
+    """Return the exception that stops an episode."""
     return Interrupted(Fault(code, reason))
 
 
@@ -52,7 +52,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a robot allows."""
+    """Limits of a robot."""
 
     stop: tuple[float, ...]
     """The action that brings the machine to rest."""
@@ -98,30 +98,25 @@ def sensor_ranges(
     return tuple(zip((low - margin).tolist(), (high + margin).tolist(), strict=True))
 
 
-def clipped(values: Actions) -> Actions:
-    """Return an action within [−1, 1]."""
-    return np.clip(values, -1.0, 1.0)
-
-
 def limited(values: Actions, before: Actions, rate: float) -> Actions:
-    """Return u with |u − u_before| ≤ rate in every entry, as near to ``values`` as can.
+    """Return the action nearest to ``values`` in [−1, 1] with |u − u_before| ≤ rate.
 
-    An action that is within the limit comes back unchanged, bit for bit.
+    An action within the limits is returned unchanged, bit for bit.
     """
-    low, high = before - rate, before + rate
+    low, high = np.maximum(before - rate, -1.0), np.minimum(before + rate, 1.0)
     return np.minimum(np.maximum(values, low), high)
 
 
-def judge(
+def check_observation(
     obs: Float[np.ndarray, " S"], reward: float, repeats: int, limits: Limits
 ) -> Fault | None:
-    """Say what is wrong with an observation.
+    """Return what is wrong with an observation, None if nothing is.
 
     Args:
         obs: The observation.
-        reward: What came with it.
-        repeats: How many observations in a row, this one included, were this one.
-        limits: What is allowed.
+        reward: Its reward.
+        repeats: Equal observations in a row, this one included.
+        limits: The robot's limits.
     """
     size = limits.observation_size
     if obs.shape != (size,):

@@ -1,19 +1,19 @@
-"""The robot as a server: it owns real time, and serves one learner at a time.
+"""The robot's server: it keeps the clock, and serves one learner at a time.
 
 States: idle → preparing → running → idle, and from preparing or running to safe on any
 fault; only a new ``begin`` leaves safe.  See ``docs/robot_protocol.md``.
 """
 
+import math
 import threading
 
 import numpy as np
 
-from driftrl.robot.access import check_access, same_token
-from driftrl.robot.drive import Drive, now
-from driftrl.robot.journal import Visited
-from driftrl.robot.machine import Place, Sample
+from driftrl.robot.controller import Controller, now
+from driftrl.robot.event_log import Contact
+from driftrl.robot.machine import EpisodeStart, Sample
 from driftrl.robot.protocol import (
-    MOST_LETTERS,
+    MAX_TEXT,
     PREPARING_EVERY,
     VERSION,
     Abort,
@@ -34,9 +34,11 @@ from driftrl.robot.protocol import (
 )
 from driftrl.robot.safety import Interrupted, fault
 from driftrl.robot.timing import undisturbed
-from driftrl.robot.wire import Listener
+from driftrl.robot.transport import Listener, check_access, same_token
 
 _IDLE_WAIT = 0.05  # s, between looks at whether to end
+_PROBE_EVERY = 1.0  # s, between two questions whether the learner is connected
+_LOG_REFUSAL_EVERY = 60.0  # s
 
 
 class _Superseded(Exception):
@@ -50,20 +52,21 @@ class _Superseded(Exception):
 class Robot:
     """A driven machine, served at an address."""
 
-    def __init__(self, drive: Drive, address: str, token: str = "") -> None:
+    def __init__(self, controller: Controller, address: str, token: str = "") -> None:
         """Listen at an address; ``serve`` then answers.
 
         Args:
-            drive: The machine.
+            controller: The machine.
             address: ZeroMQ's: tcp://127.0.0.1:5557, or port * for any free one.
             token: What learners must know; required where others can reach the address.
         """
         check_access(address, token)
-        self._drive = drive
-        self._journal = drive.journal
+        self._controller = controller
+        self._log = controller.log
         self._token = token
         self._learner: bytes | None = None
-        self._refused_for = ""
+        self._refusals: dict[Refusal, float] = {}
+        self._probed = -math.inf
         self._running = False
         self._ending = threading.Event()
         self._listener = Listener(address)
@@ -75,14 +78,14 @@ class Robot:
         try:
             begin = self._await_begin()
             while begin is not None:
-                begin = self._live_through(begin)
-                finished = self._journal.counts["finished"]
+                begin = self._run_episode(begin)
+                finished = self._log.counts["finished"]
                 if episodes is not None and finished >= episodes:
                     return
                 begin = begin or self._await_begin()
         finally:
             self._listener.close()
-            self._drive.close()
+            self._controller.close()
 
     def end(self) -> None:
         """Have ``serve`` return; may be called from another thread."""
@@ -91,31 +94,31 @@ class Robot:
     def _await_begin(self) -> Begin | None:
         """Wait in idle or safe; return None to end."""
         while not self._ending.is_set():
-            until = min(self._drive.coast(), now() + _IDLE_WAIT)
+            until = min(self._controller.coast(), now() + _IDLE_WAIT)
             message = self._listen(until)
             if isinstance(message, Begin):
                 return message
             if isinstance(message, Action):
-                self._journal.counts["late actions"] += 1
+                self._log.counts["late actions"] += 1
         return None
 
-    def _live_through(self, begin: Begin) -> Begin | None:
-        """Live through an episode; return the next one if that one cut it short."""
-        place = Place(begin.episode, begin.decisions, begin.seed)
+    def _run_episode(self, begin: Begin) -> Begin | None:
+        """Run an episode; return the next one if the learner began it early."""
+        start = EpisodeStart(begin.episode, begin.steps, begin.seed)
         self._send(Preparing(begin.episode))
         with undisturbed():
             self._running = True
             try:
-                self._drive.begin(place)
+                self._controller.begin(start)
                 self._run(self._prepare())
-                self._drive.finish()
+                self._controller.finish()
             except Interrupted as interrupted:
                 self._interrupt(interrupted)
             except _Superseded as superseded:
-                self._interrupt(fault("aborted", "The learner began again."))
+                self._interrupt(fault("aborted", "The learner began another episode."))
                 return superseded.begin
             except BaseException:
-                # Ctrl-C, or a mistake of ours: whatever it is, stop first.
+                # Ctrl-C or an error of ours: stop the machine first.
                 self._interrupt(fault("shutdown", "The robot's program ends."))
                 raise
             finally:
@@ -123,59 +126,63 @@ class Robot:
         return None
 
     def _interrupt(self, interrupted: Interrupted) -> None:
-        """Stop the machine, then tell the learner."""
+        """Stop the machine, then inform the learner."""
         why = interrupted.fault
         self._running = False
-        self._drive.stop(why)
-        reason = why.reason[:MOST_LETTERS]
+        self._controller.stop(why)
+        reason = why.reason[:MAX_TEXT]
         self._send(
-            Stopped(self._drive.place.episode, self._drive.step, why.code, reason)
+            Stopped(
+                self._controller.start.episode, self._controller.step, why.code, reason
+            )
         )
 
     def _prepare(self) -> Sample:
         """Wait for the machine to get to its start; keep the learner informed."""
-        told = now()
-        while (sample := self._drive.ready(now() + 0.01)) is None:
+        informed = now()
+        while (sample := self._controller.ready(now() + 0.01)) is None:
             self._hear_until(now() + 0.001, expected=-1)
-            if now() - told >= PREPARING_EVERY:
-                self._tell(Preparing(self._drive.place.episode))
-                told = now()
+            if now() - informed >= PREPARING_EVERY:
+                self._send_required(Preparing(self._controller.start.episode))
+                informed = now()
         return sample
 
     def _run(self, sample: Sample) -> None:
         """Run the episode on the robot's clock, from its start to its end."""
-        drive = self._drive
+        controller = self._controller
         step = 0
         while True:
-            self._tell(self._observation(step, sample))
+            self._send_required(self._observation(step, sample))
             if sample.terminated or sample.truncated:
                 return
-            drive.apply(self._answer(step))
+            controller.apply(self._answer(step))
             step += 1
-            self._hear_until(drive.moment(step), expected=step)
-            sample = drive.take()
+            self._hear_until(controller.moment(step), expected=step)
+            sample = controller.take()
 
     def _observation(self, step: int, sample: Sample) -> Observation:
         return Observation(
-            episode=self._drive.place.episode,
+            episode=self._controller.start.episode,
             step=step,
             obs=tuple(sample.obs.tolist()),
             reward=sample.reward,
             terminated=sample.terminated,
             truncated=sample.truncated,
             theta=sample.theta,
-            applied=self._drive.applied,
+            applied=self._controller.applied,
         )
 
     def _answer(self, step: int) -> np.ndarray:
         """Wait for the action of a step, until its deadline."""
-        asked, deadline = now(), self._drive.deadline(step)
+        asked, deadline = now(), self._controller.deadline(step)
         while (message := self._listen(deadline)) is not None:
             values = self._sort(message, expected=step)
             if values is not None:
-                self._journal.answered(now() - asked)
+                self._log.answered(now() - asked)
                 return values
-        raise fault("deadline", f"No action came {self._drive.missed(step, asked)}.")
+        raise fault(
+            "deadline", f"No action came {self._controller.missed(step, asked)}."
+        )
 
     def _hear_until(self, moment: float, *, expected: int) -> None:
         """Listen while no answer is due."""
@@ -186,41 +193,41 @@ class Robot:
                 )
 
     def _sort(self, message: Message, *, expected: int) -> np.ndarray | None:
-        """Return the action of the expected step; pass over those that came too late.
+        """Return the action of the expected step; skip those that came too late.
 
         Raises:
-            Interrupted: The learner aborts, or says what it may not say.
+            Interrupted: The learner aborts, or sends something it must not send.
             _Superseded: It begins an episode.
         """
-        place = self._drive.place
+        start = self._controller.start
         if isinstance(message, Begin):
             raise _Superseded(message)
         if isinstance(message, Abort):
-            if message.episode == place.episode:
-                raise fault("aborted", "The learner asked for it.")
+            if message.episode == start.episode:
+                raise fault("aborted", "The learner aborted the episode.")
             return None
         if not isinstance(message, Action):
             kind = type(message).__name__.lower()
-            raise fault("malformed", f"A learner may not send {kind!r}.")
+            raise fault("malformed", f"A learner must not send {kind!r}.")
         at = (message.episode, message.step)
-        if at != (place.episode, expected):
-            if at < (place.episode, max(expected, 0)):
-                self._journal.counts["late actions"] += 1
+        if at != (start.episode, expected):
+            if at < (start.episode, max(expected, 0)):
+                self._log.counts["late actions"] += 1
                 return None
             raise fault(
                 "malformed",
                 f"An action for episode {at[0]}, step {at[1]}, which has not come.",
             )
-        wanted = self._drive.machine.action_size
+        wanted = self._controller.machine.action_size
         if len(message.values) != wanted:
             found = len(message.values)
             raise fault("malformed", f"An action of {found} numbers, not {wanted}.")
         return np.array(message.values, np.float64)
 
-    # ---- the wire -------------------------------------------------------------------
+    # ---- messages ------------------------------------------------------------------
 
     def _listen(self, until: float) -> Message | None:
-        """Return what the learner says next, and None in time; see to all others."""
+        """Return the learner's next message; None if none came in time."""
         while True:
             if self._running and self._ending.is_set():
                 raise fault("shutdown", "The robot's program ends.")
@@ -233,11 +240,11 @@ class Robot:
                 return None
 
     def _admit(self, peer: bytes, frame: bytes) -> Message | None:
-        """Return what the learner said; answer those who are no learner."""
+        """Return the learner's message; answer everybody else."""
         try:
             message = decode(frame)
         except Malformed as malformed:
-            self._journal.counts["malformed frames"] += 1
+            self._log.counts["malformed frames"] += 1
             if peer == self._learner and self._running:
                 raise fault("malformed", str(malformed)) from malformed
             return None
@@ -245,7 +252,7 @@ class Robot:
             self._greet(peer, message)
             return None
         if peer != self._learner:
-            self._refuse(peer, "stranger", "Say hello first.")
+            self._refuse(peer, "stranger", "Send hello first.")
             return None
         return message
 
@@ -261,27 +268,35 @@ class Robot:
             self._refuse(
                 peer,
                 "token",
-                "The token is not the robot's; put the same one on both sides.",
+                "The token does not match the robot's; use the same one on both sides.",
             )
         elif peer != self._learner and self._is_taken():
-            self._refuse(peer, "taken", "This robot has a learner, and takes only one.")
+            self._refuse(peer, "taken", "This robot already has a learner.")
         else:
             if peer != self._learner:
                 self._learner = peer
-                self._journal.note(Visited(True, "A learner has come."))
+                self._log.record(Contact(True, "A learner has connected."))
             self._listener.send(peer, encode(self._welcome()))
 
     def _is_taken(self) -> bool:
-        return self._learner is not None and (
-            self._running or self._listener.send(self._learner, encode(Alive()))
-        )
+        """Return whether a learner is connected, be it as busy as it may.
+
+        A learner that learns for minutes does not read, and its queue may fill up with
+        probes: that is no reason to take the robot from it.
+        """
+        if self._learner is None or self._running:
+            return self._running
+        if now() - self._probed < _PROBE_EVERY:
+            return True
+        self._probed = now()
+        return self._listener.is_connected(self._learner, encode(Alive()))
 
     def _welcome(self) -> Welcome:
-        machine, timing = self._drive.machine, self._drive.timing
+        machine, timing = self._controller.machine, self._controller.timing
         share = timing.deadline * timing.period
         return Welcome(
             version=VERSION,
-            name=machine.name[:MOST_LETTERS],
+            name=machine.name[:MAX_TEXT],
             observation_size=machine.observation_size,
             action_size=machine.action_size,
             period=timing.period,
@@ -292,14 +307,15 @@ class Robot:
         )
 
     def _refuse(self, peer: bytes, code: Refusal, reason: str) -> None:
-        self._journal.counts["refused"] += 1
-        if reason != self._refused_for:  # who tries again and again is told of once
-            self._journal.note(Visited(False, reason))
-            self._refused_for = reason
+        self._log.counts["refused"] += 1
+        # Logged once a minute for each code, however often and by whomever it is tried.
+        if now() - self._refusals.get(code, -math.inf) > _LOG_REFUSAL_EVERY:
+            self._refusals[code] = now()
+            self._log.record(Contact(False, reason))
         self._listener.send(peer, encode(Refused(VERSION, code, reason)))
 
-    def _tell(self, message: Message) -> None:
-        """Tell the learner what an episode can't go on without."""
+    def _send_required(self, message: Message) -> None:
+        """Send what the episode cannot go on without."""
         try:
             reached = self._send(message)
         except Malformed as malformed:  # a number of the machine that is not finite

@@ -1,30 +1,39 @@
-"""A machine driven safely: every action limited, every observation judged.
+"""A machine driven safely: every action is limited, every observation checked.
 
-Who chooses the actions is not known here: a learner on the wire (``server``) or a
-policy beside the machine (``alone``).
+The actions come from a learner over the network (``server``) or from an exported
+policy on the robot's own computer (``run_policy``).
 """
 
 import math
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 
 import numpy as np
 
 from driftrl.errors import require
-from driftrl.robot.journal import Finished, Halted, Journal
-from driftrl.robot.machine import Machine, MachineThread, Place, Sample
-from driftrl.robot.safety import Fault, Limits, clipped, fault, judge, limited
-from driftrl.robot.timing import Timing
+from driftrl.robot.event_log import EventLog, Finished, Halted
+from driftrl.robot.machine import EpisodeStart, Machine, MachineThread, Sample
+from driftrl.robot.safety import (
+    Fault,
+    Interrupted,
+    Limits,
+    check_observation,
+    fault,
+    limited,
+)
+from driftrl.robot.timing import Timing, undisturbed
 
+Policy = Callable[[np.ndarray], np.ndarray]
 now = time.monotonic
 _LAST_STOP = 1.0
 """Seconds that a robot that ends gives its machine to take the stop action."""
 _NOTABLE = 0.1
-"""Share of the deadline from which the robot's own lateness is worth a word."""
+"""Share of the deadline from which the robot's own delay is reported."""
 
 
-class Drive:
+class Controller:
     """One machine, its limits and its clock.
 
     An episode: ``begin``, ``ready`` until it returns the start, then for k = 0, 1, …
@@ -34,14 +43,14 @@ class Drive:
     """
 
     def __init__(
-        self, machine: Machine, limits: Limits, timing: Timing, journal: Journal
+        self, machine: Machine, limits: Limits, timing: Timing, log: EventLog
     ) -> None:
         require(
             len(limits.stop) == machine.action_size,
             f"The stop action has {len(limits.stop)} numbers; the machine "
             f"takes {machine.action_size}.",
         )
-        self.machine, self.timing, self.journal = machine, timing, journal
+        self.machine, self.timing, self.log = machine, timing, log
         self.safe = False
         """Whether the last episode was stopped, and none has begun since."""
         self._limits = limits
@@ -53,10 +62,10 @@ class Drive:
         self._stopped_at = self._halted_at = 0.0
         self._coasting = 0
         self._next_coast = 0.0
-        self._open(Place(1, 0, None))
+        self._open(EpisodeStart(1, 0, None))
 
-    def _open(self, place: Place) -> None:
-        self.place, self.step = place, 0
+    def _open(self, start: EpisodeStart) -> None:
+        self.start, self.step = start, 0
         self._begun = self._changed = now()
         self._applied = self._stop_action
         self._seen: Sample | None = None
@@ -69,16 +78,16 @@ class Drive:
         """The action in force; none before the first of an episode."""
         return tuple(self._applied.tolist()) if self.step else ()
 
-    def begin(self, place: Place) -> None:
+    def begin(self, start: EpisodeStart) -> None:
         """Have the machine go to the start of an episode."""
         self.safe = False
         self._coasting = 0
-        self._open(place)
-        self.journal.begun()
-        self._coming = self._thread.call(lambda: self.machine.reset(place))
+        self._open(start)
+        self.log.begun()
+        self._coming = self._thread.call(lambda: self.machine.reset(start))
 
     def ready(self, by: float) -> Sample | None:
-        """Return the judged start; None if the machine is not there in time.
+        """Return the checked start; None if the machine is not there in time.
 
         Then t_0 is now.
 
@@ -95,7 +104,7 @@ class Drive:
                 )
             return None
         self._begun = self._changed = now()
-        return self._judged(sample)
+        return self._checked(sample)
 
     def moment(self, step: int) -> float:
         """Return t_k, when observation k is due."""
@@ -118,7 +127,7 @@ class Drive:
         return due
 
     def missed(self, step: int, asked: float) -> str:
-        """Say which time was missed, and the robot's own share in that, if it has one.
+        """Describe the missed deadline, and the robot's own delay if it had one.
 
         Args:
             step: The observation k whose answer was due.
@@ -136,17 +145,17 @@ class Drive:
 
     def apply(self, values: np.ndarray) -> None:
         """Put an action into force, clipped and limited in its change."""
-        action = limited(clipped(values), self._applied, self._limits.rate)
+        action = limited(values, self._applied, self._limits.rate)
         if not np.array_equal(action, values):
             self._limited += 1
-            self.journal.counts["limited"] += 1
+            self.log.counts["limited"] += 1
         self._applied = action
         self.step += 1
         self._changed = now()
         self._coming = self._thread.call(lambda: self.machine.step(action))
 
     def take(self) -> Sample:
-        """Return what came of the action, judged.
+        """Return the checked outcome of the action.
 
         Raises:
             Interrupted: It is wrong, or not there yet.
@@ -162,7 +171,7 @@ class Drive:
                 f"The machine had no new observation {1e3 * allowed:.1f} ms after it "
                 "was due.",
             )
-        sample = self._judged(sample)
+        sample = self._checked(sample)
         self._total += sample.reward
         if self.step < self.machine.steps or sample.terminated or sample.truncated:
             return sample
@@ -178,24 +187,26 @@ class Drive:
             raise fault("machine", f"The machine reported {kind}: {error}") from error
         return self._coming.result()
 
-    def _judged(self, sample: Sample) -> Sample:
+    def _checked(self, sample: Sample) -> Sample:
         same = self._seen is not None and np.array_equal(self._seen.obs, sample.obs)
         self._repeats = self._repeats + 1 if same else 1
         self._seen = sample
-        wrong = judge(sample.obs, sample.reward, self._repeats, self._limits)
+        wrong = check_observation(
+            sample.obs, sample.reward, self._repeats, self._limits
+        )
         if wrong is not None:
             raise fault(wrong.code, wrong.reason)
         return sample
 
     def finish(self) -> None:
         """Note an episode that came to its end, and let the machine come to rest."""
-        answers = self.journal.answers_of_episode()
+        answers = self.log.answers_of_episode()
         seconds = now() - self._begun
         self._rest()
         event = Finished(
-            self.place.episode, self.step, seconds, self._total, self._limited, answers
+            self.start.episode, self.step, seconds, self._total, self._limited, answers
         )
-        self.journal.note(event)
+        self.log.record(event)
 
     def stop(self, why: Fault) -> None:
         """Put the stop action into force, at once; then note why."""
@@ -206,26 +217,26 @@ class Drive:
         taken = coming and self._stopped.wait(self.timing.period)
         moment = self._stopped_at if taken else self._halted_at
         event = Halted(
-            episode=self.place.episode,
+            episode=self.start.episode,
             step=self.step,
             code=why.code,
             reason=why.reason,
             periods=(moment - changed) / self.timing.period,
             hanging=coming and not taken,
         )
-        self.journal.note(event)
+        self.log.record(event)
 
     def _rest(self) -> bool:
-        """Halt the machine, and say whether it will also get the stop action."""
+        """Halt the machine; return whether it will also get the stop action."""
         self._stopped.clear()
         self._halted_at = now()
         try:
             self.machine.halt()
         except Exception:  # the stop action is still to come
-            self.journal.counts["failed stops"] += 1
+            self.log.counts["failed stops"] += 1
         if self._seen is not None and self._seen.terminated:
             return False  # stepping an environment after its end has no meaning
-        # A machine that hangs gets it as soon as it comes back.
+        # A machine that hangs gets it as soon as its call returns.
         self._stopping = self._thread.call(self._stop_step)
         self._coasting = self.timing.coasting
         self._next_coast = now() + self.timing.period
@@ -249,14 +260,75 @@ class Drive:
         try:
             return self.machine.step(self._stop_action)
         except Exception:
-            self.journal.counts["failed stops"] += 1
+            self.log.counts["failed stops"] += 1
             raise
 
     def close(self) -> None:
-        """Let the machine go, once it has had its stop action."""
+        """Close the machine, once it has had its stop action."""
         if self._stopping is not None:
             wait([self._stopping], timeout=_LAST_STOP)
         self._thread.close()
         if not self._thread.busy:
             self.machine.close()
-        self.journal.close()
+        self.log.close()
+
+
+def run_policy(
+    controller: Controller, policy: Policy, episodes: int | None = None
+) -> None:
+    """Drive episode after episode with a policy, by the same clock and limits.
+
+    An episode that was stopped is not repeated.
+
+    Args:
+        controller: The machine.
+        policy: From an observation to an action in [−1, 1].
+        episodes: How many; None goes on until it is interrupted.
+    """
+    number = 0
+    try:
+        while episodes is None or number < episodes:
+            number += 1
+            _run_policy_episode(controller, policy, number)
+            while (moment := controller.coast()) < np.inf:
+                time.sleep(max(0.0, moment - now()))
+    finally:
+        controller.close()
+
+
+def _run_policy_episode(controller: Controller, policy: Policy, number: int) -> None:
+    with undisturbed():
+        try:
+            controller.begin(
+                EpisodeStart(number, (number - 1) * controller.machine.steps, number)
+            )
+            _drive(controller, policy)
+            controller.finish()
+        except Interrupted as interrupted:
+            controller.stop(interrupted.fault)
+        except BaseException:
+            controller.stop(fault("shutdown", "The robot's program ends.").fault)
+            raise
+
+
+def _drive(controller: Controller, policy: Policy) -> None:
+    sample: Sample | None = None
+    while sample is None:
+        sample = controller.ready(now() + 0.1)
+    step = 0
+    while not (sample.terminated or sample.truncated):
+        asked, deadline = now(), controller.deadline(step)
+        action = np.asarray(policy(sample.obs), np.float64)
+        if (
+            action.shape != (controller.machine.action_size,)
+            or not np.isfinite(action).all()
+        ):
+            raise fault("malformed", f"The policy answered {action!r}.")
+        if now() > deadline:
+            took = f"The policy answered after {1e3 * (now() - asked):.1f} ms"
+            raise fault("deadline", f"{took}, not {controller.missed(step, asked)}.")
+        controller.log.answered(now() - asked)
+        controller.apply(action)
+        step += 1
+        time.sleep(max(0.0, controller.moment(step) - now()))
+        sample = controller.take()

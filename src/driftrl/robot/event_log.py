@@ -1,4 +1,4 @@
-"""What a robot has lived through: counted, timed, and written line by line."""
+"""Events of a robot: counted, timed, and written as JSON lines."""
 
 import json
 from array import array
@@ -42,31 +42,31 @@ class Halted:
 
 
 @dataclass(frozen=True)
-class Visited:
-    """Somebody knocked."""
+class Contact:
+    """A learner connected, or was refused."""
 
     served: bool
-    what: str
+    message: str
 
 
-Event = Finished | Halted | Visited
+Event = Finished | Halted | Contact
 
 
-class Journal:
-    """Counts and times; every event is told, and written if there is a file."""
+class EventLog:
+    """Counts, delays and events, written to a file if there is one."""
 
     def __init__(
         self,
-        tell: Callable[[Event], None] = lambda event: None,
+        on_event: Callable[[Event], None] = lambda event: None,
         file: Path | None = None,
     ) -> None:
         """Start counting.
 
         Args:
-            tell: Is told every event, from the robot's loop: it must be quick.
-            file: Is given a line of JSON an event, appended and flushed.
+            on_event: Called with every event from the robot's loop: keep it fast.
+            file: Gets one line of JSON an event, appended and flushed.
         """
-        self._tell = tell
+        self._on_event = on_event
         self._file = None if file is None else file.open("a", encoding="utf-8")
         self.counts: Counter[str] = Counter()
         """Of "finished", the codes of stops, and "refused", "malformed frames", "late
@@ -75,7 +75,7 @@ class Journal:
         self._of_episode = array("d")
 
     def answered(self, seconds: float) -> None:
-        """Note how long an answer took."""
+        """Record how long an answer took."""
         self._answers.append(seconds)
         self._of_episode.append(seconds)
 
@@ -85,15 +85,15 @@ class Journal:
         return delays_of(self._answers)
 
     def begun(self) -> None:
-        """Note that an episode begins."""
+        """Record that an episode begins."""
         self._of_episode = array("d")
 
     def answers_of_episode(self) -> Delays:
         """How long answers have taken in the running episode."""
         return delays_of(self._of_episode)
 
-    def note(self, event: Event) -> None:
-        """Count an event, tell it and write it."""
+    def record(self, event: Event) -> None:
+        """Count an event, report it and write it."""
         if isinstance(event, Finished):
             self.counts["finished"] += 1
         if isinstance(event, Halted):
@@ -102,7 +102,7 @@ class Journal:
             row = {"event": type(event).__name__.lower(), **asdict(event)}
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self._file.flush()
-        self._tell(event)
+        self._on_event(event)
 
     def close(self) -> None:
         """Close the file."""

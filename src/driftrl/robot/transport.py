@@ -1,0 +1,200 @@
+"""ZeroMQ sockets, addresses and the token that robot and learner share.
+
+One frame is one message.  ZeroMQ answers its own heartbeats from a thread of its own,
+so a connection survives a learner that learns for minutes, and ends soon after its
+process or network does.
+"""
+
+import hmac
+import ipaddress
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from driftrl.errors import InputError, require
+from driftrl.robot.protocol import MAX_BYTES
+
+try:
+    import zmq
+except ImportError:
+    raise InputError(
+        "Robots need the extra 'robot': pip install 'driftrl[robot]'."
+    ) from None
+
+TOKEN_VARIABLE = "DRIFTRL_ROBOT_TOKEN"
+_TOKEN_LENGTHS = (16, 256)
+_MAX_PORT = 65_535
+_HEARTBEAT = 500  # ms
+_DEAD_AFTER = 2000  # ms
+_QUEUE = 256  # messages
+_LINGER = 200  # ms in which a robot that ends can still say so
+
+
+def is_local(address: str) -> bool:
+    """Return whether only programs of this computer can reach an address.
+
+    Raises:
+        InputError: It is not an address.
+    """
+    scheme, _, rest = address.partition("://")
+    if scheme == "ipc" and rest:
+        return True
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not host or not (port.isdecimal() or port == "*"):
+        raise InputError(
+            f"An address looks like tcp://127.0.0.1:5557, received {address!r}."
+        )
+    # ZeroMQ would wrap a larger one around.
+    require(
+        port == "*" or 1 <= int(port) <= _MAX_PORT,
+        f"A port is a number from 1 to {_MAX_PORT}, received {port} in {address!r}.",
+    )
+    host = host.strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(file: Path | None) -> str:
+    """Return the shared token from a file or the environment; "" if there is none.
+
+    It is never a command-line argument, which every user of the computer could read.
+    """
+    if file is not None:
+        try:
+            token, source = file.read_text(encoding="utf-8").strip(), str(file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"Cannot read the token in {file}: {error}.") from error
+    else:
+        token, source = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
+    if token or file is not None:
+        shortest, longest = _TOKEN_LENGTHS
+        require(
+            shortest <= len(token) <= longest,
+            f"The token in {source} has {len(token)} characters; it needs {shortest} "
+            f"to {longest}. Make one with: openssl rand -hex 32.",
+        )
+    return token
+
+
+def check_access(address: str, token: str) -> None:
+    """Refuse an address that other computers can reach, unless there is a token."""
+    local = is_local(address)  # also refuses what is not an address
+    require(
+        bool(token) or local,
+        f"{address} can be reached from other computers, so both sides need the same "
+        f"token: put one in a file (--token-file FILE) or in {TOKEN_VARIABLE}.",
+    )
+
+
+def same_token(received: str, expected: str) -> bool:
+    """Compare tokens in a time that does not depend on where they differ."""
+    return hmac.compare_digest(received.encode(), expected.encode())
+
+
+def _socket(kind: int, address: str) -> tuple[Any, Any]:
+    context = zmq.Context()
+    socket = context.socket(kind)
+    socket.linger = 0
+    socket.maxmsgsize = MAX_BYTES
+    socket.sndhwm = socket.rcvhwm = _QUEUE
+    socket.heartbeat_ivl = _HEARTBEAT
+    socket.heartbeat_timeout = _DEAD_AFTER
+    socket.ipv6 = "[" in address
+    return context, socket
+
+
+def _wait(socket: Any, until: float) -> bool:
+    """Return whether a message arrives before ``until`` (monotonic clock).
+
+    ZeroMQ waits in whole milliseconds; the last one is slept through.
+    """
+    while (left := until - time.monotonic()) > 0:
+        if left < 1e-3:
+            if socket.poll(0, zmq.POLLIN):
+                return True
+            time.sleep(max(0.0, until - time.monotonic()))
+            return False
+        if socket.poll(int(left * 1e3), zmq.POLLIN):
+            return True
+    return False
+
+
+class Listener:
+    """The robot's end; ZeroMQ gives every connected peer a name."""
+
+    def __init__(self, address: str) -> None:
+        self._context, self._socket = _socket(zmq.ROUTER, address)
+        self._socket.router_mandatory = True
+        self._socket.linger = _LINGER
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InputError(f"Cannot listen at {address}: {error}.") from error
+        self.address: str = self._socket.last_endpoint.decode()
+
+    def receive(self, until: float) -> tuple[bytes, bytes] | None:
+        """Return the next sender and message; None if none came in time.
+
+        A message of several frames, which no learner sends, is returned as empty.
+        """
+        if not _wait(self._socket, until):
+            return None
+        peer, *frames = self._socket.recv_multipart()
+        return peer, frames[0] if len(frames) == 1 else b""
+
+    def send(self, peer: bytes, message: bytes) -> bool:
+        """Send, and return whether the peer is connected and its queue has room."""
+        return self._send(peer, message) == 0
+
+    def is_connected(self, peer: bytes, message: bytes) -> bool:
+        """Return whether a peer is connected, which a full queue does not change."""
+        return self._send(peer, message) != zmq.EHOSTUNREACH
+
+    def _send(self, peer: bytes, message: bytes) -> int:
+        try:
+            self._socket.send_multipart([peer, message], flags=zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return error.errno
+            raise
+        return 0
+
+    def close(self) -> None:
+        """Drop every connection."""
+        self._socket.close()
+        self._context.term()
+
+
+class Dialer:
+    """The learner's end."""
+
+    def __init__(self, address: str) -> None:
+        self._context, self._socket = _socket(zmq.DEALER, address)
+        try:
+            self._socket.connect(address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InputError(f"Cannot connect to {address}: {error}.") from error
+
+    def receive(self, until: float) -> bytes | None:
+        """Return the next message; None if none came in time."""
+        if not _wait(self._socket, until):
+            return None
+        frames = self._socket.recv_multipart()
+        return frames[0] if len(frames) == 1 else b""
+
+    def send(self, message: bytes) -> None:
+        """Send at once, or when the robot can be reached."""
+        try:
+            self._socket.send(message, flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return  # nothing was taken for long; the silence will be noticed
+
+    def close(self) -> None:
+        """Drop the connection, and what was not sent yet."""
+        self._socket.close()
+        self._context.term()
