@@ -214,7 +214,7 @@ def _summarize_problem(frame: polars.DataFrame, baseline: str | None) -> Problem
     if len(broken):
         run, episodes = broken["run"][0], broken["episode"].to_list()[:5]
         raise InputError(f"{run} has no finite return in episodes {episodes}.")
-    baseline = baseline or _baseline(frame)
+    baseline = baseline or baseline_of(frame)
     is_known = frame["optimal_return"].null_count() == 0
     groups = runs_by_method(frame, first=baseline)
     runs = [run for group in groups.values() for run in group]
@@ -275,7 +275,7 @@ def stack(runs: Sequence[polars.DataFrame], column: str) -> Float[np.ndarray, "K
     return np.array([run[column][:length].cast(polars.Float64) for run in runs], float)
 
 
-def _baseline(frame: polars.DataFrame) -> str:
+def baseline_of(frame: polars.DataFrame) -> str:
     """Return the default baseline: of the first study, if the problem has several."""
     methods = frame["method"].unique(maintain_order=True).to_list()
     if frame["study"].n_unique() == 1:

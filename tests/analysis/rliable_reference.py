@@ -5,9 +5,9 @@ its own::
 
     python -m venv /tmp/rliable
     /tmp/rliable/bin/pip install rliable==1.2.0 'pandas<3'
-    /tmp/rliable/bin/python tests/results/rliable_reference.py
+    /tmp/rliable/bin/python tests/analysis/rliable_reference.py
 
-``test_aggregates.py`` compares driftrl's numbers with those in the file.
+``test_compare.py`` compares driftrl's numbers with those in the file.
 """
 
 import importlib
@@ -83,7 +83,7 @@ def reference(case: str) -> dict[str, Any]:
 def main() -> None:
     """Write the file beside this one."""
     document = {
-        "made by": "tests/results/rliable_reference.py with rliable 1.2.0",
+        "made by": "tests/analysis/rliable_reference.py with rliable 1.2.0",
         "resamples": RESAMPLES,
         "thresholds": THRESHOLDS,
         "cases": {case: reference(case) for case in SHAPES},

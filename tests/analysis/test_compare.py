@@ -1,0 +1,370 @@
+"""Aggregates over problems and seeds: by hand, against SciPy and against rliable."""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy import stats
+
+import driftrl
+from driftrl.analysis.compare import (
+    OPTIMALITY,
+    RANGED,
+    Aggregate,
+    Aggregates,
+    Measure,
+    MethodAggregates,
+    aggregate,
+    aggregate_scores,
+    interquartile_mean,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+    problem_median,
+)
+from driftrl.analysis.regret import summarize
+from driftrl.errors import InputError
+from factories import record, write_run
+
+REFERENCE = json.loads(Path(__file__).with_name("rliable_reference.json").read_text())
+SCORE = Measure("score", "Made up.", target=1.0)
+COST = Measure("cost", "Made up.", higher_is_better=False)
+
+scores = arrays.arrays(
+    np.float64, st.integers(2, 12), elements=st.floats(-1e6, 1e6, width=32)
+)
+
+
+# By hand.
+
+
+def test_the_outer_quarters_do_not_count() -> None:
+    assert interquartile_mean([np.array([100.0, 2.0, 4.0, -50.0])]) == 3.0
+    # Of seven ⌊7/4⌋ = 1 is cut at either end; of three none is.
+    assert interquartile_mean([np.array([9.0, 1, 2, 3]), np.array([4.0, 5, -9])]) == 3.0
+    assert interquartile_mean([np.array([0.0, 1.0, 5.0])]) == 2.0
+
+
+def test_runs_past_the_target_make_up_for_no_other() -> None:
+    assert optimality_gap([np.array([0.5, 1.5, 1.0, 0.0])], 1.0) == 1.5 / 4
+
+
+def test_the_median_is_of_problems_or_of_the_runs_of_one() -> None:
+    one, two, three = np.array([0.0, 2.0]), np.array([5.0, 5.0]), np.array([9.0, 0.0])
+    assert problem_median([one, two, three]) == 4.5
+    assert problem_median([np.array([1.0, 2.0, 9.0])]) == 2.0
+
+
+def test_a_profile_counts_the_runs_that_exceed_a_threshold() -> None:
+    runs = [np.array([0.0, 0.5, 0.5, 1.0])]
+    shares = performance_profile(runs, np.array([-1.0, 0.0, 0.4, 0.5, 1.0]))
+    assert shares.tolist() == [1.0, 0.75, 0.75, 0.25, 0.0]
+
+
+def test_equal_runs_win_half_and_problems_count_alike() -> None:
+    # 3 > 2, 3 = 3, 1 < 2, 1 < 3: 1½ of 4.  On the other problem all 4 are won.
+    first = [np.array([3.0, 1.0]), np.array([7.0, 8.0])]
+    second = [np.array([2.0, 3.0]), np.array([6.0, 0.0])]
+    assert probability_of_improvement(first, second) == (1.5 / 4 + 1) / 2
+    wider = [np.tile(first[0], 9), first[1]]
+    assert probability_of_improvement(wider, second) == (1.5 / 4 + 1) / 2
+
+
+def test_of_costs_less_is_better() -> None:
+    costs = {"sombrl": [np.array([4.0, 5.0])], "sw-ombrl": [np.array([1.0, 4.0])]}
+    better = aggregate_scores(costs, COST, "sombrl", resamples=10)["sw-ombrl"]
+    assert better.improvement is not None and better.improvement.value == 3.5 / 4
+    assert better.optimality_gap is None
+    # Thresholds rise from 0.92 to 5.08: no run is below the first, all the last.
+    assert better.profile.value[0] == 0 and better.profile.value[-1] == 1
+    assert np.all(np.diff(better.profile.value) >= 0)
+
+
+def test_problems_may_have_unlike_numbers_of_seeds() -> None:
+    strata = [np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0])]
+    both = {"sombrl": strata, "sw-ombrl": strata}
+    found = aggregate_scores(both, SCORE, "sombrl", resamples=500)["sw-ombrl"]
+    assert found.runs == 5
+    assert found.mean.value == 14 / 5
+    assert found.improvement is not None and found.improvement.value == 0.5
+    # Three of five runs are always from the first problem, whose runs are below 3:
+    # a profile from −0.12 to 6.12 in steps of 0.0312 has 3 at 100.
+    ends = found.profile.interval
+    assert found.profile.value[100] == ends.low[100] == ends.high[100] == 2 / 5
+
+
+def test_a_bootstrap_of_two_seeds_can_be_enumerated() -> None:
+    # On each problem means of 0, ½, ½ and 1 are as likely: of 2¹⁰ sums of five
+    # problems, 1 is the lowest, 11 are at most 0.1 and 56 (5.5 %) at most 0.2.
+    strata = [np.array([0.0, 1.0])] * 5
+    both = {"sombrl": strata, "sw-ombrl": strata}
+    mean = aggregate_scores(both, SCORE, "sombrl", resamples=4_000)["sombrl"].mean
+    assert mean.value == 0.5
+    assert (mean.interval.low, mean.interval.high) == pytest.approx((0.2, 0.8))
+
+
+# Two ways.
+
+
+@given(scores, scores)
+def test_the_probability_is_mann_and_whitneys(
+    first: np.ndarray, second: np.ndarray
+) -> None:
+    ours = probability_of_improvement([first], [second])
+    statistic = stats.mannwhitneyu(first, second, method="asymptotic").statistic
+    assert ours == pytest.approx(statistic / (len(first) * len(second)), abs=1e-12)
+
+
+@given(scores)
+def test_a_profile_is_a_count_that_falls_from_one_to_zero(runs: np.ndarray) -> None:
+    thresholds = np.linspace(runs.min() - 1, runs.max() + 1, 21)
+    shares = performance_profile([runs], thresholds)
+    assert shares[0] == 1 and shares[-1] == 0
+    expected = [(runs > threshold).mean() for threshold in thresholds]
+    np.testing.assert_allclose(shares, expected)
+
+
+def test_the_vectorised_bootstrap_is_a_loop_over_resamples() -> None:
+    rng = np.random.default_rng(1)
+    made_up = {name: [*rng.normal(0.4, 0.2, (3, 5))] for name in ("sombrl", "other")}
+    found = aggregate_scores(made_up, SCORE, "sombrl", resamples=200)["other"]
+    base, ours = (
+        [
+            [runs[row] for row in stream.integers(0, 5, (200, 5))]
+            for runs in made_up[name]
+        ]
+        for name, stream in [
+            ("sombrl", np.random.default_rng([0, 0])),
+            ("other", np.random.default_rng([0, 1])),
+        ]
+    )
+    resamples = [*zip(zip(*ours, strict=True), zip(*base, strict=True), strict=True)]
+    expected = {
+        "iqm": [stats.trim_mean(np.concatenate(x), 0.25) for x, _ in resamples],
+        "median": [problem_median(x) for x, _ in resamples],
+        "improvement": [probability_of_improvement(x, y) for x, y in resamples],
+    }
+    for name, samples in expected.items():
+        interval = getattr(found, name).interval
+        ends = np.quantile(samples, [0.025, 0.975])
+        np.testing.assert_allclose([interval.low, interval.high], ends, atol=1e-12)
+
+
+# Against rliable.
+
+
+@functools.cache
+def ours(case: str) -> dict[str, MethodAggregates]:
+    data = REFERENCE["cases"][case]["scores"]
+    strata = {name: [*np.array(values).T] for name, values in data.items()}
+    return aggregate_scores(strata, SCORE, "sombrl", resamples=20_000)
+
+
+def agree(one: Aggregate, low: float, high: float, step: float) -> bool:
+    """Whether two bootstrap intervals differ by no more than their resampling does.
+
+    The 2.5 % quantile of 5,000 normal resamples has a standard error of 0.038 standard
+    deviations, of 20,000 half of that; four of the errors of their difference are
+    0.17 standard deviations, or 0.043 of the interval's width.  ``step`` is the
+    distance of the values that a statistic can take.
+    """
+    allowed = 0.043 * (high - low) + step
+    ends = np.array([one.interval.low - low, one.interval.high - high])
+    return bool(np.all(np.abs(ends) <= allowed))
+
+
+@pytest.mark.parametrize("case", REFERENCE["cases"])
+def test_rliable_gives_the_same_numbers_and_intervals(case: str) -> None:
+    theirs = REFERENCE["cases"][case]
+    # Scores with ties are multiples of 0.1, means over seven seeds of a seventh of it.
+    step = 0.1 / 7 if "ties" in case else 0.0
+    for name, reference in theirs["iqm, mean, median, optimality gap"].items():
+        found = ours(case)[name]
+        assert found.optimality_gap
+        four = (found.iqm, found.mean, found.median, found.optimality_gap)
+        rows = zip(four, reference["value"], *reference["interval"], strict=True)
+        for one, value, low, high in rows:
+            assert float(one.value) == pytest.approx(value, abs=1e-12)
+            assert agree(one, low, high, step)
+    thresholds = np.array(REFERENCE["thresholds"])
+    for name, shares in theirs["profile"].items():
+        profile = performance_profile([*np.array(theirs["scores"][name])], thresholds)
+        np.testing.assert_allclose(profile, shares, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", REFERENCE["cases"])
+def test_rliable_gives_the_same_probability_of_improvement(case: str) -> None:
+    data = REFERENCE["cases"][case]
+    for name, reference in data["improvement"].items():
+        one = ours(case)[name].improvement
+        assert one is not None
+        assert float(one.value) == pytest.approx(reference["value"][0], abs=1e-12)
+        (low,), (high,) = reference["interval"]
+        seeds, problems = np.shape(data["scores"][name])
+        assert agree(one, low, high, step=1 / (problems * seeds**2))
+    assert ours(case)["sombrl"].improvement is None
+
+
+# Which runs count, and by what score.
+
+Add = Callable[..., None]
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> Add:
+    """Return a function that writes a run; θ_n = 100·rate + n."""
+
+    def write(
+        method: str, seed: int, returns: Sequence[float], rate: float = 0.1
+    ) -> None:
+        rows = [
+            record(n, theta=100 * rate + n, return_executed=value)
+            for n, value in enumerate(returns, start=1)
+        ]
+        settings = {"method": method, "seed": seed, "drift": {"rate": rate}}
+        write_run(tmp_path / f"{method}-{rate}-{seed}", rows, **settings)
+
+    return write
+
+
+@pytest.fixture
+def grid(add: Add) -> Callable[..., None]:
+    """Return a function that writes two methods, of which the second returns more."""
+
+    def write(rates: Sequence[float], seeds: int = 2) -> None:
+        for rate in rates:
+            for method, value in {"sombrl": 10.0, "sw-ombrl": 20.0}.items():
+                for seed in range(seeds):
+                    add(method, seed, [value + seed] * 2, rate)
+
+    return write
+
+
+def aggregates(
+    directory: Path, oracle: Callable[[float], float] | str = "none"
+) -> Aggregates | None:
+    return aggregate(summarize(driftrl.load(directory, oracle=oracle)))
+
+
+def found(
+    directory: Path, oracle: Callable[[float], float] | str = "none"
+) -> Aggregates:
+    result = aggregates(directory, oracle)
+    assert result is not None
+    return result
+
+
+def test_one_problem_is_judged_by_its_regret(tmp_path: Path, grid: Add) -> None:
+    grid([0.1])
+    table = found(tmp_path, lambda theta: 30.0)
+    assert table.measure.name == "regret R_2" and not table.measure.higher_is_better
+    assert table.scores["sombrl"][0].tolist() == [40.0, 38.0]
+    assert table.scores["sw-ombrl"][0].tolist() == [20.0, 18.0]
+    assert (table.baseline, table.best) == ("sombrl", "sw-ombrl")
+
+
+def test_one_problem_without_an_optimum_is_judged_by_its_return(
+    tmp_path: Path, grid: Add
+) -> None:
+    grid([0.1])
+    table = found(tmp_path)
+    assert table.measure.name == "mean return" and table.measure.higher_is_better
+    assert table.scores["sw-ombrl"][0].tolist() == [20.0, 21.0]
+
+
+def test_several_problems_are_judged_by_the_optimum(tmp_path: Path, grid: Add) -> None:
+    grid([0.1, 0.2])
+    # J* is 40, 40 on one problem, and 80, −20 on the other.
+    table = found(tmp_path, {11: 40.0, 12: 40.0, 21: 80.0, 22: -20.0}.__getitem__)
+    assert table.measure == OPTIMALITY
+    assert table.problems == ("rate = 0.1", "rate = 0.2")
+    first, second = table.scores["sw-ombrl"]
+    np.testing.assert_allclose(first, [20 / 40, 21 / 40])
+    np.testing.assert_allclose(second, [1 - (60 - 40) / 100, 1 - (60 - 42) / 100])
+
+
+def test_an_optimum_of_zero_or_none_is_no_scale(tmp_path: Path, grid: Add) -> None:
+    grid([0.1, 0.2])
+    for oracle in ("none", lambda theta: 0.0 if theta < 20 else 9.0):
+        table = found(tmp_path, oracle)
+        assert table.measure == RANGED
+        for scores in table.scores["sombrl"]:
+            np.testing.assert_allclose(scores, [0, 1 / 11])
+        for scores in table.scores["sw-ombrl"]:
+            np.testing.assert_allclose(scores, [10 / 11, 1])
+
+
+def test_methods_are_judged_by_the_same_seeds(
+    tmp_path: Path, grid: Add, add: Add
+) -> None:
+    grid([0.1], seeds=3)
+    add("sw-ombrl", 7, [99.0, 99.0])
+    table = found(tmp_path)
+    assert [len(one[0]) for one in table.scores.values()] == [3, 3]
+    assert table.runs_left_out == 1
+    assert table.problems_left_out == table.methods_left_out == ()
+
+
+def test_problems_with_too_few_runs_do_not_count(
+    tmp_path: Path, grid: Add, add: Add
+) -> None:
+    grid([0.1, 0.2])
+    add("sombrl", 0, [1.0], 0.3)
+    grid([0.4], seeds=1)
+    table = found(tmp_path)
+    assert table.problems == ("rate = 0.1", "rate = 0.2")
+    assert table.problems_left_out == ("rate = 0.3", "rate = 0.4")
+    assert table.runs_left_out == 3
+
+
+def test_where_no_problem_has_all_methods_those_count_that_all_problems_have(
+    tmp_path: Path, grid: Add, add: Add
+) -> None:
+    grid([0.1, 0.2])
+    for seed in range(2):
+        add("r-ombrl", seed, [1.0, 1.0], 0.1)
+        add("other", seed, [1.0, 1.0], 0.2)
+    table = found(tmp_path)
+    assert list(table.scores) == ["sombrl", "sw-ombrl"]
+    assert table.methods_left_out == ("r-ombrl", "other")
+    assert table.runs_left_out == 4
+
+
+def test_one_method_or_one_seed_is_nothing_to_compare(tmp_path: Path, add: Add) -> None:
+    add("sombrl", 0, [1.0])
+    add("sombrl", 2, [1.0])
+    add("sw-ombrl", 1, [1.0])
+    assert aggregates(tmp_path) is None
+    with pytest.raises(InputError):
+        driftrl.compare(driftrl.load(tmp_path, oracle="none"))
+
+
+def test_without_the_usual_baseline_there_is_none(tmp_path: Path, add: Add) -> None:
+    for method in ("r-ombrl", "sw-ombrl"):
+        for seed in range(2):
+            add(method, seed, [1.0 + seed])
+    assert found(tmp_path).baseline is None
+    table = driftrl.compare(driftrl.load(tmp_path, oracle="none"))
+    assert table["improvement"].null_count() == 2
+
+
+def test_the_table_has_a_row_per_method(tmp_path: Path, grid: Add) -> None:
+    grid([0.1, 0.2], seeds=3)
+    frame = driftrl.load(tmp_path, oracle=lambda theta: 40.0)
+    table = driftrl.compare(frame)
+    assert isinstance(table, polars.DataFrame)
+    row = table.row(by_predicate=polars.col("method") == "sw-ombrl", named=True)
+    assert (row["runs"], row["score"]) == (6, "score")
+    # Scores are 20/40, 21/40 and 22/40 on both problems.
+    assert row["mean"] == pytest.approx(21 / 40)
+    assert row["iqm"] == pytest.approx(21 / 40)
+    assert row["optimality_gap"] == pytest.approx(19 / 40)
+    assert row["improvement"] == row["improvement_low"] == 1.0
+    assert 0.5 <= row["iqm_low"] < row["iqm"] < row["iqm_high"] <= 0.55
