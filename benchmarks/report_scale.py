@@ -13,7 +13,7 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,10 +21,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from driftrl.figures.write import write_report
-from driftrl.oracles.values import OracleTable, OracleValue
-from driftrl.records import Run, load_runs
-from driftrl.results.comparison import compare_problems
+from driftrl.analysis.load import read_results
+from driftrl.analysis.report import write_report
 
 T = TypeVar("T")
 
@@ -131,13 +129,6 @@ def write_study(directory: Path, shape: Shape) -> None:
                 (run / "episodes.jsonl").write_text(rows(shape, name, rate, rng))
 
 
-def oracle(runs: Sequence[Run]) -> OracleTable:
-    """Return the made-up optimum of every θ that occurs."""
-    found = sorted({record.theta for run in runs for record in run.records})
-    entries = [OracleValue(theta, optimum(theta), error=0.5) for theta in found]
-    return OracleTable(tuple(entries), "made up")
-
-
 def timed(times: dict[str, tuple[float, float]], name: str, call: Callable[[], T]) -> T:
     """Return what a call does; note its seconds by the clock and of the processor."""
     clock, processor = time.monotonic(), time.process_time()
@@ -149,10 +140,9 @@ def timed(times: dict[str, tuple[float, float]], name: str, call: Callable[[], T
 def build(directory: Path, answer: Connection) -> None:
     """Build the report; tell its page, the times, and the peak memory in MiB."""
     times: dict[str, tuple[float, float]] = {}
-    runs = timed(times, "records", lambda: load_runs(directory))
-    comparison = timed(times, "regret", lambda: compare_problems(runs, oracle))
-    out, title = directory / "report", "A very large study"
-    paths = timed(times, "report", lambda: write_report(comparison, out, title, ""))
+    results = timed(times, "records", lambda: read_results(directory, oracle=optimum))
+    out = directory / "report"
+    paths = timed(times, "report", lambda: write_report(results, [directory], out))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     answer.send((paths[-1], times, peak))
 

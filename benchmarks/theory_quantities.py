@@ -20,9 +20,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from driftrl.analysis.style import INK, MUTED, PAGE_INCHES, printed_style, render
 from driftrl.drift.schedules import Exponential
 from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
-from driftrl.figures.style import INK, MUTED, PAGE_INCHES, printed_style, render
 from driftrl.io import write_atomically
 from driftrl.models.kernels import gram, kernel_named
 from driftrl.theory.information import (

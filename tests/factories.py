@@ -1,8 +1,10 @@
 """Records, runs and small configurations that tests of all areas share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from driftrl.config.toml import toml_text
 from driftrl.records import Run, encode_record
@@ -82,3 +84,65 @@ def write_run(
     rows = "".join(encode_record(row) + "\n" for row in run.records)
     (directory / "episodes.jsonl").write_text(rows)
     return directory
+
+
+def made_up_optimum(theta: float) -> float:
+    """Return J*(θ) of the runs that ``write_study`` makes up."""
+    return -60.0 - 200.0 / theta
+
+
+def write_study(
+    directory: Path,
+    methods: Sequence[str] = ("sombrl", "r-ombrl", "sw-ombrl"),
+    seeds: Sequence[int] = (0, 1, 2, 3),
+    episodes: int = 30,
+    variants: Sequence[str] = ("",),
+    *,
+    rate: float = 1.0,
+    **settings: Any,
+) -> Path:
+    """Write runs whose θ falls after episode 10, with noisy returns below J*(θ)."""
+    names = ("sombrl", "r-ombrl", "sw-ombrl")
+    for method in methods:
+        for variant in variants:
+            for seed in seeds:
+                stream = [seed, names.index(method), *map(ord, variant)]
+                rows = made_up_rows(method, episodes, rate, stream)
+                config = {"method": method, "variant": variant, "seed": seed}
+                config |= {"forgetting": {"kind": method}}
+                config |= {"drift": {"kind": "exponential", "rate": rate}} | settings
+                middle = f"-{variant}" if variant else ""
+                name = f"pendulum-{method}{middle}-s{seed}"
+                write_run(directory / name, rows, **config)
+    return directory
+
+
+def made_up_rows(
+    method: str, episodes: int, rate: float, stream: Sequence[int]
+) -> list[EpisodeRecord]:
+    """Return noisy rows; a window and resets forget, and every seventh is a reset."""
+    rng = np.random.default_rng(list(stream))
+    rows = []
+    for n in range(1, episodes + 1):
+        resets = max(1, 7 * ((n - 1) // 7))
+        first = {"sombrl": 1, "r-ombrl": resets}.get(method, max(1, n - 6))
+        theta = float(2.5 + 2.5 * np.exp(-rate * max(0, n - 10)))
+        best, has_model = made_up_optimum(theta), n > 1
+        rows.append(
+            record(
+                n,
+                theta=theta,
+                return_executed=float(best - rng.gamma(2.0, 20.0)),
+                return_eval=float(best - rng.gamma(2.0, 10.0)),
+                first_retained=first,
+                transitions=40 * (n - first),
+                optimism=1.0 / n,
+                model_error=float(rng.lognormal(-3.0, 1.0)) if has_model else None,
+                coverage=float(rng.beta(20.0, 1.0)) if has_model else None,
+                epistemic_std=float(rng.lognormal(-3.0, 1.0)) if has_model else None,
+                temperature=0.1 + 0.5 / n,
+                soft_reset=n > 7 and n % 7 == 1,
+                wall_s=1.5,
+            )
+        )
+    return rows

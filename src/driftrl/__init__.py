@@ -32,13 +32,16 @@ _HOMES = {
     "machine": "driftrl.envs.custom",
     "make_env": "driftrl.envs.drifting",
     "regret": "driftrl.analysis.regret",
+    "report": "driftrl.analysis.report",
     "run": "driftrl.training.loop",
     "train": "driftrl.training.train",
 }
-__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_HOMES, "plot"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return importlib.import_module("driftrl.analysis.plots")
     if name not in _HOMES:
         raise AttributeError(f"driftrl has no {name!r}; it has {', '.join(_HOMES)}.")
     module = importlib.import_module(_HOMES[name])

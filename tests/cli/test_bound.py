@@ -10,11 +10,9 @@ from driftrl.cli.bound import bound_columns
 from driftrl.cli.recorded import compare
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.tasks import configure
-from driftrl.figures.write import write_report
 from driftrl.memory.episodes import save_episode
 from driftrl.models.lived_bound import lived_bound
 from driftrl.records import RecordWriter
-from driftrl.results.comparison import Comparison
 from driftrl.types import Episode, EpisodeRecord
 
 THETAS = np.array([2.0, 2.0, 2.0, 0.5, 0.5])
@@ -115,14 +113,3 @@ def test_of_many_methods_the_baseline_and_the_best_are_shown(
         make("sw-ombrl", 0, WINDOW, f"w={window}", loss)
     shown = [one.method for one in bound_columns(compare(tmp_path).studies[0])]
     assert shown == ["sombrl", "sw-ombrl w=2", "sw-ombrl w=3", "sw-ombrl w=5"]
-
-
-@pytest.mark.slow
-def test_the_report_has_the_figure(make: Make, tmp_path: Path) -> None:
-    make("sombrl", 0, ALL)
-    study = compare(tmp_path).studies[0]
-    bounds = {study.problem: bound_columns(study)}
-    out = tmp_path / "report"
-    paths = write_report(Comparison((study,)), out, "t", "d", bounds=bounds)
-    assert {out / "bound.png", out / "bound.pdf"} <= set(paths)
-    assert "The bound beside the regret" in (out / "report.html").read_text()

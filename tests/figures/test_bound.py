@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from driftrl.analysis.style import render
 from driftrl.figures.bound import BoundColumn, bound_figure
 from driftrl.figures.growth import growth_figure
-from driftrl.figures.style import render
 from driftrl.results.regret import StudyRegret
 
 

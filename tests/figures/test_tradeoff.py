@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from driftrl.figures.style import render
+from driftrl.analysis.style import render
 from driftrl.figures.tradeoff import MeasuredSweep, tradeoff_figure
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from driftrl.cli import report
 from driftrl.cli.options import parse
-from driftrl.cli.report import write_and_tell
 from driftrl.cli.study import run_study, workers_for
 from driftrl.engines.local import LocalEngine
 from driftrl.training.study import find_study, read_study
@@ -31,5 +31,5 @@ def main(argv: list[str]) -> int:
     engine = LocalEngine(workers_for(arguments.workers))
     print(study.summary)
     status = run_study(study, path, arguments.out, engine)
-    write_and_tell(arguments.out)
+    report.print_report(report.Arguments((arguments.out,)))
     return status

@@ -290,19 +290,20 @@ def _swept(directory: Path | None) -> "list[MeasuredSweep]":
     """Return the final regret of each method over the spans that a study swept."""
     if directory is None:
         return []
+    from driftrl.analysis.plots import sweeps_of
     from driftrl.cli.recorded import compare
-    from driftrl.figures.sweep import sweeps_of
     from driftrl.figures.tradeoff import MeasuredSweep
 
     found = [
         MeasuredSweep(
             method,
-            np.array([value for value, _ in points]),
-            np.array([one.final.mean for _, one in points]),
-            np.array([float(one.final.stderr) for _, one in points]),
+            np.array([*points]),
+            np.array([finals[name].mean for name in points.values()]),
+            np.array([float(finals[name].stderr) for name in points.values()]),
         )
         for study in compare(directory).studies
-        for (method, setting), points in sweeps_of(study).items()
+        for finals in [{one.method: one.final for one in study.methods}]
+        for (method, setting), points in sweeps_of(finals).items()
         if setting in _SPANS
     ]
     require(
@@ -320,7 +321,7 @@ def _draw(found: "Tradeoff", out: Path, sweeps: "list[MeasuredSweep]") -> None:
     require(
         out.suffix == ".png", f"--out must be a file ending in .png, received {out}."
     )
-    from driftrl.figures.style import render
+    from driftrl.analysis.style import render
     from driftrl.figures.tradeoff import tradeoff_figure
     from driftrl.io import write_atomically
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from driftrl.figures.axes import draw_band, draw_episodes
-from driftrl.figures.style import (
+from driftrl.analysis.plots import draw_band
+from driftrl.analysis.style import (
     INK,
     MUTED,
     PAGE_INCHES,
@@ -17,6 +17,7 @@ from driftrl.figures.style import (
     method_styles,
     printed_style,
 )
+from driftrl.results.curves import first_changes
 from driftrl.results.regret import StudyRegret
 from driftrl.results.statistics import mean
 
@@ -67,7 +68,9 @@ def bound_figure(study: StudyRegret, columns: Sequence[BoundColumn]) -> Figure:
             _draw_column(list(grid[:, place]), one, styles[one.method])
             grid[0, place].set_title(styles[one.method].name, fontweight="bold")
             for axes in grid[:, place]:
-                draw_episodes(axes, study)
+                axes.set_xlim(0.5, study.episodes + 0.5)
+                for start in first_changes(study.runs):
+                    axes.axvline(start - 0.5, color=MUTED, linewidth=0.7, ls=":")
             grid[-1, place].set_xlabel(r"Episode $n$")
         labels = (
             "Regret $r_n$",

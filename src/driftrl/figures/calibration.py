@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from driftrl.figures.style import (
+from driftrl.analysis.style import (
     INK,
     MUTED,
     PAGE_INCHES,

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from driftrl.figures.style import COLUMN_INCHES, MUTED, method_styles, printed_style
+from driftrl.analysis.style import COLUMN_INCHES, MUTED, method_styles, printed_style
 from driftrl.results.growth import Growth, growth_of
 from driftrl.results.regret import StudyRegret
 from driftrl.results.statistics import Estimate, mean, standard_error

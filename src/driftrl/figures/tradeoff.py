@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from driftrl.figures.style import (
+from driftrl.analysis.style import (
     COLUMN_INCHES,
     INK,
     MUTED,

@@ -1,0 +1,142 @@
+"""What is drawn over episodes: the numbers of the frame, quantity by quantity."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import driftrl
+from driftrl.analysis.panels import (
+    Panel,
+    panels_of,
+    smoothing_width,
+    soft_reset_ticks,
+    theta_changes,
+    theta_courses,
+)
+from driftrl.errors import InputError
+from factories import made_up_optimum, record, write_run
+
+COLUMNS = {
+    "returns": "return_eval",
+    "regret": "cumulative_regret",
+    "model_error": "model_error",
+    "coverage": "coverage",
+    "epistemic_std": "epistemic_std",
+    "optimism": "optimism",
+    "temperature": "temperature",
+}
+
+
+@pytest.mark.parametrize("key", COLUMNS)
+def test_curves_are_columns_of_the_frame(frame: pl.DataFrame, key: str) -> None:
+    curves = panels_of(frame)[key].curves
+    assert list(curves) == ["sombrl", "r-ombrl", "sw-ombrl"]
+    for method, rows in curves.items():
+        for seed, row in enumerate(rows):
+            run = frame.filter(method=method, seed=seed).sort("episode")
+            np.testing.assert_array_equal(row, run[COLUMNS[key]].to_numpy())
+
+
+def test_the_span_is_what_the_rule_retains(frame: pl.DataFrame) -> None:
+    curves = panels_of(frame)["span"].curves
+    np.testing.assert_array_equal(curves["sombrl"][0], np.arange(30))
+    np.testing.assert_array_equal(curves["sw-ombrl"][0], np.minimum(np.arange(30), 6))
+
+
+def test_theta_and_its_optimum_are_references(frame: pl.DataFrame) -> None:
+    panels = panels_of(frame)
+    run = frame.filter(method="sombrl", seed=0)
+    assert panels["theta"].curves == {}
+    np.testing.assert_array_equal(panels["theta"].reference.values, run["theta"])
+    optimum = [made_up_optimum(theta) for theta in run["theta"]]
+    np.testing.assert_array_equal(panels["returns"].reference.values, optimum)
+    assert theta_changes(frame) == [11]
+
+
+def test_curves_end_where_the_shortest_run_of_the_method_ends(
+    frame: pl.DataFrame,
+) -> None:
+    short = (pl.col("method") == "sw-ombrl") & (pl.col("seed") == 2)
+    cut = frame.filter(~(short & (pl.col("episode") > 17)))
+    curves = panels_of(cut)["returns"].curves
+    assert {name: rows.shape for name, rows in curves.items()} == {
+        "sombrl": (4, 30),
+        "r-ombrl": (4, 30),
+        "sw-ombrl": (4, 17),
+    }
+    assert len(theta_courses(cut)) == 1  # the beginning of another's course
+
+
+def test_where_runs_met_different_thetas_they_are_curves(tmp_path: Path) -> None:
+    courses = {0: [2.0, 2.0, 1.0, 0.5], 1: [2.0, 2.0, 2.0, 1.0]}
+    for seed, course in courses.items():
+        rows = [record(n, theta=theta) for n, theta in enumerate(course, 1)]
+        write_run(tmp_path / f"s{seed}", rows, seed=seed)
+    frame = driftrl.load(tmp_path, oracle=lambda theta: 10 * theta)
+    panels = panels_of(frame)
+    np.testing.assert_array_equal(panels["theta"].curves["sombrl"], [*courses.values()])
+    assert panels["theta"].reference is None
+    optimum = panels["returns"].reference
+    np.testing.assert_array_equal(optimum.values, [20, 20, 15, 7.5])
+    np.testing.assert_array_equal(optimum.range, [[20, 20, 10, 5], [20, 20, 20, 10]])
+    assert theta_changes(frame) == [3]
+
+
+def test_what_is_not_known_is_left_out(frame: pl.DataFrame) -> None:
+    unknown = pl.lit(None, pl.Float64)
+    columns = ("theta", "optimal_return", "regret", "cumulative_regret")
+    blind = frame.with_columns(unknown.alias(name) for name in columns)
+    blind = blind.with_columns(
+        optimism=pl.lit(1.0), temperature=unknown, model_error=unknown
+    )
+    panels = panels_of(blind)
+    assert list(panels) == [
+        *("returns", "span", "model_error", "coverage", "epistemic_std")
+    ]
+    assert panels["returns"].reference is None
+    assert panels["model_error"].is_empty and theta_changes(blind) == []
+
+
+def test_a_figure_of_one_problem_refuses_two(rates_frame: pl.DataFrame) -> None:
+    with pytest.raises(InputError, match="driftrl.plot.problems"):
+        panels_of(rates_frame)
+
+
+@pytest.mark.parametrize(("episodes", "width"), [(150, 1), (151, 5), (600, 21)])
+def test_only_long_runs_are_smoothed(episodes: int, width: int) -> None:
+    assert smoothing_width(pl.DataFrame({"episode": [episodes]})) == width
+
+
+@pytest.mark.parametrize("is_scale", [False, True])
+def test_smoothing_is_a_running_mean_or_median_without_nan(is_scale: bool) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 12))
+    rows[0, :2] = np.nan
+    panel = Panel("k", "t", "a", "", {"m": rows}, may_be_log=is_scale, is_noisy=True)
+    smooth = panel.smoothed(5).curves["m"]
+    for index in range(12):
+        around = rows[:, max(0, index - 2) : index + 3]
+        expected = (np.nanmedian if is_scale else np.nanmean)(around, axis=1)
+        np.testing.assert_allclose(smooth[:, index], expected, rtol=1e-12)
+
+
+def test_a_log_axis_is_for_positive_values_far_apart() -> None:
+    def ticks(*values: float) -> list[float]:
+        rows = {"m": np.array([values])}
+        return Panel("k", "t", "a", "", rows, may_be_log=True).log_ticks
+
+    np.testing.assert_allclose(ticks(0.1, 4.0), [0.1, 0.2, 0.5, 1, 2, 5])
+    assert ticks(0.1, 2.0) == ticks(0.0, 4.0) == ticks(-1.0, 4.0) == []
+
+
+def test_methods_that_reset_together_share_their_ticks(frame: pl.DataFrame) -> None:
+    (row,) = soft_reset_ticks(frame)
+    assert row.methods == ("sombrl", "r-ombrl", "sw-ombrl")
+    assert row.episodes == (8, 15, 22, 29)
+    never = pl.col("soft_reset") & (pl.col("method") != "sombrl")
+    late = never & ((pl.col("method") != "r-ombrl") | (pl.col("episode") > 20))
+    first, second = soft_reset_ticks(frame.with_columns(soft_reset=late))
+    assert (first.methods, first.episodes) == (("r-ombrl",), (22, 29))
+    assert (second.methods, second.low) == (("sw-ombrl",), 0.05)

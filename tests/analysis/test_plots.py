@@ -1,0 +1,268 @@
+"""Printed figures: every line, dot and bar is a number of the frame."""
+
+import math
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+import driftrl
+from driftrl import plot
+from driftrl.analysis.style import (
+    method_name,
+    method_styles,
+    number,
+    percent,
+    printed_style,
+    problem_name,
+    shade,
+)
+from driftrl.errors import InputError
+from factories import made_up_optimum, write_study
+
+NAMES = {"sombrl": "SOMBRL", "r-ombrl": "R-OMBRL", "sw-ombrl": "SW-OMBRL"}
+
+
+def over_seeds(frame: pl.DataFrame, method: str, column: str) -> pl.DataFrame:
+    """Mean and standard error of each episode, computed by polars."""
+    value = pl.col(column)
+    rows = frame.filter(pl.col("method") == method).group_by("episode")
+    error = value.std() / value.count().sqrt()
+    return rows.agg(value.mean().alias("mean"), error.alias("error")).sort("episode")
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    (found,) = [one for one in axes.get_lines() if one.get_label() == label]
+    return found
+
+
+def check_lines(axes: Axes, frame: pl.DataFrame, column: str) -> None:
+    bands = {tuple(band.get_facecolor()[0][:3]): band for band in axes.collections}
+    for method, name in NAMES.items():
+        expected = over_seeds(frame, method, column)
+        drawn = line(axes, name)
+        np.testing.assert_array_equal(drawn.get_xdata(), expected["episode"])
+        np.testing.assert_allclose(drawn.get_ydata(), expected["mean"], rtol=1e-12)
+        band = bands[mpl.colors.to_rgb(drawn.get_color())]
+        (path,) = band.get_paths()
+        edges = pl.DataFrame(path.vertices, ["x", "y"]).group_by("x")
+        edges = edges.agg(low=pl.col("y").min(), high=pl.col("y").max()).sort("x")
+        for side, sign in (("low", -1), ("high", 1)):
+            edge = expected["mean"] + sign * expected["error"]
+            np.testing.assert_allclose(edges[side], edge, rtol=1e-12)
+
+
+def test_regret_is_drawn_below_theta(frame: pl.DataFrame) -> None:
+    theta, regret = plot.regret(frame).axes
+    check_lines(regret, frame, "cumulative_regret")
+    (step,) = theta.patches
+    course = frame.filter(method="sombrl", seed=0)["theta"]
+    np.testing.assert_array_equal(step.get_data().values, course)
+    (mark,) = [one for one in regret.get_lines() if one.get_linestyle() == "--"][-1:]
+    assert mark.get_xdata()[0] == 10.5
+
+
+def test_without_an_optimum_returns_are_drawn(frame: pl.DataFrame) -> None:
+    unknown = frame.with_columns(optimal_return=pl.lit(None, pl.Float64))
+    for figure in (plot.regret(unknown), plot.returns(frame)):
+        check_lines(figure.axes[-1], frame, "achieved_return")
+
+
+def test_an_overview_has_every_panel(frame: pl.DataFrame) -> None:
+    figure = plot.overview(frame)
+    titled = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    assert list(titled) == [
+        *("Drifting parameter θ", "Return of an episode", "Cumulative dynamic regret"),
+        *("Buffer span", "Model error", "Coverage of μ ± 2σ"),
+        *("Epistemic uncertainty", "Optimism λ", "Temperature α"),
+    ]
+    drawn = line(titled["Model error"], "SOMBRL").get_ydata()
+    expected = over_seeds(frame, "sombrl", "model_error")["mean"]
+    np.testing.assert_allclose(drawn, expected.to_numpy(), rtol=1e-12)
+    assert titled["Model error"].get_yscale() == "log"
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == list(NAMES.values())
+
+
+def test_final_regret_shows_every_seed_and_pair(frame: pl.DataFrame) -> None:
+    left, right = plot.final_regret(frame).axes
+    table = driftrl.regret(frame)
+    finals = frame.filter(episode=30).sort("seed")
+    by_method = {m: finals.filter(method=m)["cumulative_regret"] for m in NAMES}
+    dots = [
+        one.get_offsets() for one in left.collections if len(one.get_offsets()) == 4
+    ]
+    for place, (points, method) in enumerate(zip(dots, NAMES, strict=True)):
+        np.testing.assert_array_equal(points[:, 0], place)
+        np.testing.assert_array_equal(points[:, 1], by_method[method])
+    means = [bars.lines[0].get_ydata()[0] for bars in left.containers]
+    np.testing.assert_allclose(means, table["regret"], rtol=1e-12)
+    for bars, method in zip(right.containers, ("r-ombrl", "sw-ombrl"), strict=True):
+        (row,) = table.filter(method=method).to_dicts()
+        (segment,) = bars.lines[2][0].get_segments()
+        ends = [row["difference_low"], row["difference_high"]]
+        np.testing.assert_allclose(segment[:, 1], ends, rtol=1e-9)
+
+
+def test_problems_are_columns_that_share_axes(rates_frame: pl.DataFrame) -> None:
+    figure = plot.problems(rates_frame)
+    grid = np.array(figure.axes).reshape(3, 2)
+    titles = [axes.get_title() for axes in grid[0]]
+    assert titles == ["a = 0.1", "a = 0.5"]
+    for column, label in zip(grid.T, ("a=0.1", "a=0.5"), strict=True):
+        rows = rates_frame.filter(problem=label)
+        names = ("achieved_return", "cumulative_regret")
+        for axes, name in zip(column[1:], names, strict=True):
+            expected = over_seeds(rows, "sw-ombrl", name)["mean"]
+            drawn = line(axes, "SW-OMBRL").get_ydata()
+            np.testing.assert_allclose(drawn, expected, rtol=1e-12)
+    for row in grid:
+        assert row[0].get_ylim() == row[1].get_ylim()
+        assert row[0].get_xlim() == row[1].get_xlim() == (0.5, 20.5)
+
+
+def test_a_sweep_is_drawn_over_its_values(swept: pl.DataFrame) -> None:
+    (axes,) = plot.sweep(swept).axes
+    table = driftrl.regret(swept)
+    (bars,) = axes.containers
+    values = [f"sw-ombrl w={value}" for value in (2, 5, 10)]
+    rows = pl.concat([table.filter(method=name) for name in values])
+    np.testing.assert_array_equal(bars.lines[0].get_xdata(), [2, 5, 10])
+    drawn = np.asarray(bars.lines[0].get_ydata(), float)
+    np.testing.assert_allclose(drawn, rows["regret"].to_numpy(), rtol=1e-12)
+    reach = [high - low for (_, low), (_, high) in bars.lines[2][0].get_segments()]
+    errors = rows["standard_error"].to_numpy()
+    np.testing.assert_allclose(reach, 2 * errors, rtol=1e-9)
+    baseline = line(axes, "SOMBRL, all data").get_ydata()[0]
+    assert math.isclose(baseline, table.filter(method="sombrl")["regret"][0])
+    (axes,) = plot.sweep_returns(swept).axes
+    expected = over_seeds(swept, "sw-ombrl w=5", "achieved_return")["mean"]
+    np.testing.assert_allclose(line(axes, "5").get_ydata(), expected, rtol=1e-12)
+
+
+def test_rates_of_soft_resets_share_a_panel_and_their_zero() -> None:
+    names = ["r-ombrl alpha=0", "r-ombrl alpha=0.5", "r-ombrl model=0.5", "r-ombrl N=9"]
+    assert plot.sweeps_of(names) == {
+        ("r-ombrl", "alpha"): {0.0: names[0], 0.5: names[1]},
+        ("r-ombrl", "model"): {0.0: names[0], 0.5: names[2]},
+    }
+
+
+def test_a_frame_without_a_sweep_is_refused(frame: pl.DataFrame) -> None:
+    with pytest.raises(InputError, match="setting=value"):
+        plot.sweep(frame)
+
+
+def test_aggregates_are_those_of_compare(rates_frame: pl.DataFrame) -> None:
+    means, chances, profiles = plot.aggregate(rates_frame).axes
+    table = driftrl.compare(rates_frame)
+    marks = [one for one in means.get_lines() if one.get_marker() == "D"]
+    drawn = [float(np.ravel(mark.get_xdata())[0]) for mark in marks]
+    np.testing.assert_allclose(drawn, table["iqm"], rtol=1e-12)
+    for bar, row in zip(means.collections, table.to_dicts(), strict=True):
+        ((start, end),) = bar.get_segments()
+        assert (start[0], end[0]) == (row["iqm_low"], row["iqm_high"])
+    (mark,) = [one for one in chances.get_lines() if one.get_marker() == "D"]
+    assert float(np.ravel(mark.get_xdata())[0]) == table["improvement"][1]
+    shares = profiles.get_lines()[0].get_ydata()
+    assert shares[0] == 1 and shares[-1] == 0 and (np.diff(shares) <= 0).all()
+
+
+def test_long_names_with_hyphens_leave_room_for_the_curves(tmp_path: Path) -> None:
+    variant = "a-variant-of-forty-letters-and-not-fewer"
+    assert len(variant) == 40
+    write_study(tmp_path, ("sombrl", "sw-ombrl"), range(2), 12, (variant, "b"))
+    frame = driftrl.load(tmp_path, oracle=made_up_optimum)
+    draws = (plot.regret, plot.overview, plot.final_regret, plot.aggregate)
+    for draw in draws:
+        figure = draw(frame)
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            assert axes.get_position().width > 0.15
+
+
+def test_a_figure_is_saved_as_png_and_pdf(tmp_path: Path, frame: pl.DataFrame) -> None:
+    first = plot.save(plot.regret(frame), tmp_path / "a")
+    second = plot.save(plot.regret(frame), tmp_path / "b.c")
+    assert [path.name for path in (*first, *second)] == [
+        *("a.png", "a.pdf", "b.c.png", "b.c.pdf")
+    ]
+    assert first[0].read_bytes().startswith(b"\x89PNG")
+    for path, again in zip(first, second, strict=True):
+        assert path.read_bytes() == again.read_bytes()
+
+
+def test_settings_of_matplotlib_are_left_alone() -> None:
+    with mpl.rc_context({"font.size": 33.0}):
+        with printed_style():
+            assert mpl.rcParams["font.size"] == 8
+        assert mpl.rcParams["font.size"] == 33
+
+
+def test_names_close_together_are_moved_apart() -> None:
+    moved = plot.spread_apart(np.array([1.0, 0.0, 1.0, 5.0]), 1.0)
+    np.testing.assert_allclose(moved, [2 / 3, -1 / 3, 5 / 3, 5.0])
+
+
+def test_long_numbers_are_short_at_the_axes(frame: pl.DataFrame) -> None:
+    many = frame.with_columns(pl.col("cumulative_regret") * 1000)
+    axes = plot.regret(many).axes[-1]
+    labels = axes.yaxis.get_major_formatter().format_ticks([0, 20_000, -3e6])
+    assert labels == ["0", "0.02M", "−3M"]
+    assert axes.yaxis.get_major_formatter().format_ticks([0, 2e4]) == ["0", "20k"]
+
+
+# ---- names and colours ---------------------------------------------------------------
+
+
+def test_the_papers_methods_always_look_the_same() -> None:
+    alone = method_styles(["sw-ombrl"])["sw-ombrl"]
+    assert method_styles(["a", "sw-ombrl", "b"])["sw-ombrl"] == alone
+    assert (alone.name, alone.colour) == ("SW-OMBRL", "#009E73")
+
+
+def test_other_methods_differ_by_colour_or_dash() -> None:
+    styles = method_styles(f"method-{index}" for index in range(16))
+    assert len({(style.colour, style.dash) for style in styles.values()}) == 16
+
+
+def test_a_sweep_has_a_shade_for_each_value() -> None:
+    styles = method_styles(["r-ombrl alpha=0", "r-ombrl alpha=0.5", "r-ombrl alpha=1"])
+    names = [style.name for style in styles.values()]
+    assert names == ["α = 0", "α = 0.5", "α = 1"]  # all are of one method
+    colours = [style.colour for style in styles.values()]
+    assert colours == [shade("#0072B2", share) for share in (0.0, 0.5, 1.0)]
+
+
+def test_shades_by_hand() -> None:
+    # 40 % of the way to white, nothing, 55 % of the way to black.
+    shades = [shade("#0064C8", share) for share in (0, 0.5, 1)]
+    assert shades == ["#66A2DE", "#0064C8", "#002D5A"]
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("r-ombrl", "R-OMBRL"),
+        ("r-ombrl H=5", "R-OMBRL (H = 5)"),
+        ("sombrl my-variant", "SOMBRL (my-variant)"),
+        ("my_rule x", "my_rule x"),
+    ],
+)
+def test_names_of_methods(method: str, name: str) -> None:
+    assert method_name(method) == name
+
+
+def test_numbers_are_written_with_three_digits() -> None:
+    values = [9456.4, -12.34, 0.5, 0.00123, math.nan, None]
+    assert [*map(number, values)] == ["9,456", "−12.3", "0.50", "0.0012", "–", "–"]
+    assert [*map(percent, [0.482, -0.069, math.nan])] == [
+        "48\u00a0%",
+        "−6.9\u00a0%",
+        "–",
+    ]
+    assert problem_name("alpha=0.1") == "α = 0.1"
