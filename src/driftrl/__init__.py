@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"driftrl has no {name!r}; it has {', '.join(_HOMES)}.")
     module = importlib.import_module(_HOMES[name])
-    return getattr(module, name, module)  # the module itself for driftrl.plot
+    return module if name == "plot" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

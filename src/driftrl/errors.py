@@ -31,7 +31,7 @@ class EpisodeAborted(DriftrlError):
 
 
 class RobotUnavailable(DriftrlError):
-    """The robot could not be had for as long as the learner was willing to wait."""
+    """The robot did not respond for as long as the learner was willing to wait."""
 
 
 class CorruptFile(DriftrlError):

@@ -3,6 +3,7 @@
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,7 +216,8 @@ def test_users_objects_are_saved_by_path_and_settings() -> None:
     table = to_dict(config)
     assert table["forgetting"]["kind"].endswith("test_toml:Threshold")
     assert again(config) == config and again(config).drift is sawtooth
-    plain = Plain(3, {"x": [1.0, np.float32(2)]})
+    numbers: Any = [1.0, np.float32(2)]
+    plain = Plain(3, {"x": numbers})
     extra = (ExtraDrift("mass", sawtooth), ExtraDrift("gravity", Plain(5)))
     config = RunConfig(
         "pendulum",

@@ -329,7 +329,8 @@ def test_extremes_by_hand() -> None:
 
 
 def test_any_callable_is_a_schedule() -> None:
-    assert value_at(lambda clock: np.float32(clock / 2), 3) == 1.5
+    half: Any = lambda clock: np.float32(clock / 2)
+    assert value_at(half, 3) == 1.5
     assert Join((lambda clock: 7 * clock, Constant(1.0)), (4,))(4) == 28
 
 

@@ -411,7 +411,8 @@ class Minimal:
         self.m = m
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
-        return self.m(n) if callable(self.m) else self.m
+        value: Any = self.m
+        return value(n) if callable(value) else value
 
 
 def test_defaults_of_a_rule_that_is_only_a_choice_of_m() -> None:
@@ -435,7 +436,7 @@ def test_nonsense_from_a_rule_is_refused(unchecked_types: None, m: Any) -> None:
 
 def test_evidence_before_an_earlier_episode() -> None:
     rows = [EpisodeSummary(n, 10.0 * n, None, 0.5, -1.0 * n) for n in range(1, 6)]
-    evidence = Evidence.of(rows, LazyEpisodes(range(1, 6), lambda n: 1 / 0))
+    evidence = Evidence.of(rows, LazyEpisodes(range(1, 6), pytest.fail))
     assert evidence.returns == (10.0, 20.0, 30.0, 40.0, 50.0)
     before = evidence.before(3)
     assert before.lengths == (1, 2) and before.predictive_loss == (-1.0, -2.0)

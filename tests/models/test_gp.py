@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.config.gp import GPConfig
-from driftrl.memory.normaliser import Normaliser
 from driftrl.models import gp
 from driftrl.models.gp import Prediction
 from driftrl.models.kernels import (
@@ -21,6 +20,7 @@ from driftrl.models.kernels import (
     gram,
     pivoted_factor,
 )
+from driftrl.models.normaliser import Normaliser
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -20,10 +20,10 @@ from driftrl.training.process import prepare
 
 @dataclass(frozen=True)
 class Arguments:
-    """How to print."""
+    """How to measure and print."""
 
     rounds: int = 7
-    """Times that everything is measured, in turn; the median counts."""
+    """Measurements of each; the median counts."""
     json: bool = False
     """Print one JSON document instead of a table."""
 
@@ -51,14 +51,14 @@ SETTINGS = {
 def main(argv: list[str]) -> int:
     """Measure and print."""
     summary = (
-        "Time a unit of practice of the deep agent: 1 update of the model, rollouts of "
-        "K = 2, 5 updates of the policy; beside the matrix products it is made of."
+        "Time updates of the deep agent (1 of the model, rollouts of K = 2, 5 of the "
+        "policy) and the matrix products they consist of."
     )
     arguments = parse(Arguments, argv, "bench", summary)
     prepare(os.environ)
     from driftrl.training.speed import Speed, measure
 
-    found: dict[str, Speed] = {
+    speeds: dict[str, Speed] = {
         name: measure(config, rounds=arguments.rounds)
         for name, config in SETTINGS.items()
     }
@@ -68,12 +68,12 @@ def main(argv: list[str]) -> int:
             {
                 "processor": processor(),
                 "load": load,
-                "units": {name: _numbers(speed) for name, speed in found.items()},
+                "units": {name: _numbers(speed) for name, speed in speeds.items()},
             }
         )
         return 0
-    told = "" if load is None else f", load {load:.1f}"
-    print(f"{processor()}, {os.cpu_count()} cores, one thread{told}")
+    busy = "" if load is None else f", load {load:.1f}"
+    print(f"{processor()}, {os.cpu_count()} cores, one thread{busy}")
     print("Unit: 1 model update, rollouts of K = 2, 5 policy updates; 3 states.\n")
     print_table(
         ["networks", "ms a unit", "products ms", "GFLOP/s", "of products'", "share"],
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
                 f"{speed.product_gflops:.1f}",
                 f"{speed.share:.0%}",
             ]
-            for name, speed in found.items()
+            for name, speed in speeds.items()
         ],
     )
     return 0
@@ -98,7 +98,7 @@ def _numbers(speed: Any) -> dict[str, float]:
 
 
 def processor() -> str:
-    """Return the model of the processor, as far as the system tells."""
+    """Return the model of the processor, if the system says it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

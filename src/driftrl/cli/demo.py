@@ -1,4 +1,4 @@
-"""``driftrl demo``: the paper's first figure, from nothing to a page to look at."""
+"""``driftrl demo``: run the study of the paper's first figure and report on it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ STUDY = "gp_pendulum"
 
 @dataclass(frozen=True)
 class Arguments:
-    """Where, and how many at once."""
+    """Where to, and how many runs at once."""
 
     out: Path = Path("runs/demo")
     """Directory of the results."""

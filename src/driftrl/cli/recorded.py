@@ -12,7 +12,9 @@ import driftrl
 from driftrl.cli.progress import oracle_progress
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict
+from driftrl.drift.schedules import SCHEDULES, Schedule
 from driftrl.errors import InputError, counted
+from driftrl.memory.forgetting import FORGETTING, ForgettingRule
 from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
@@ -73,10 +75,15 @@ def unknown_settings(cls: type, table: Mapping[str, Any], place: str = "") -> li
         if key not in hints and not (key == "kind" and hasattr(cls, "kind")):
             found.append(where)
         elif isinstance(value, Mapping):
-            options = get_args(hints[key]) or (hints[key],)
-            tables: list[Any] = [one for one in options if is_dataclass(one)]
+            known = {ForgettingRule: FORGETTING, Schedule: SCHEDULES}.get(
+                hints[key], {}
+            )
+            options = (*known.values(), *get_args(hints[key])) or (hints[key],)
+            tables: list[Any] = [option for option in options if is_dataclass(option)]
             kind = value.get("kind")
-            fitting = [one for one in tables if getattr(one, "kind", None) == kind]
+            if ":" in str(kind):  # a user's class
+                continue
+            fitting = [cls for cls in tables if getattr(cls, "kind", None) == kind]
             if fitting:
                 found += unknown_settings(fitting[0], value, f"{where}.")
             elif tables:

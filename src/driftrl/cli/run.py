@@ -212,7 +212,7 @@ def _config(
             settings, flags = _plugin_settings(table, flags)
             changes[table] = {**changes.get(table, {}), **settings}
     default = _default(options, changes, robot)
-    # What a user's class can be told has been taken from the flags already.
+    # Settings of users' classes are taken from the flags already.
     plugins = {
         table: getattr(default, table)
         for table, (known, _) in _PLUGINS.items()
@@ -262,7 +262,7 @@ def _default(
 
 
 def _plugin_settings(table: str, flags: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Take what a user's class is told, as --forgetting.factor 3, from the flags."""
+    """Take the settings of a user's class, such as --drift.rate 3, from the flags."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in {word.partition("=")[0] for word in flags}:
         if flag.startswith(f"--{table}."):

@@ -29,7 +29,7 @@ def has_memory(run: Run) -> bool:
 
 
 def episodes_of(run: Run, newest: int) -> list[Episode]:
-    """Return the newest episodes of a run, as they were lived through."""
+    """Return the newest episodes of a run."""
     memory = run.directory / _MEMORY
     require(
         has_memory(run),
@@ -50,7 +50,7 @@ def observations_of(run: Run) -> int:
         with contextlib.suppress(CorruptFile):
             return episodes_of(run, 1)[0].obs.shape[1]
     environment = run.config.get("environment", {})
-    if environment.get("observations"):  # a machine of one's own
+    if environment.get("observations"):  # a custom environment
         return environment["observations"]
     from driftrl.envs.tasks import task_named
 

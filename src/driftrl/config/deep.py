@@ -37,8 +37,8 @@ class EnsembleConfig:
     def __post_init__(self) -> None:
         require(
             self.members >= 2,
-            f"agent.model.members must be at least 2, received {self.members!r}: one "
-            "network has nobody to disagree with.",
+            f"agent.model.members must be at least 2, received {self.members!r}: the "
+            "uncertainty is the disagreement between members.",
         )
         _widths("agent.model.hidden", self.hidden)
         at_least("agent.model.learning_rate", self.learning_rate, 0)
@@ -60,7 +60,7 @@ class SACConfig:
     gradient_clip: float = 0.5
     """Largest global norm of a gradient."""
     discount: float = 0.99
-    """γ, a decision."""
+    """Discount γ per decision."""
     tau: float = 0.005
     """τ: how far the target critics move towards the critics at an update."""
     initial_temperature: float = 1.0
@@ -85,7 +85,7 @@ class ImaginationConfig:
     horizon: int = 2
     """K: decisions that an imagined rollout lasts."""
     dynamics: Literal["mean", "member"] = "mean"
-    """Follow the mean of the ensemble, or one member drawn a step."""
+    """Follow the mean of the ensemble, or a member drawn at every step."""
     bonus: Literal["norm", "information_gain"] = "norm"
     """‖σ‖₂, or mean_j log(1 + σ_j²/σ_al²)."""
     placement: Literal["reward", "losses"] = "reward"
@@ -93,7 +93,7 @@ class ImaginationConfig:
     termination: Literal["absent", "known", "learned"] = "absent"
     """When a rollout ends: never, by the task's own condition, or by a network."""
     reward: Literal["learned", "known"] = "learned"
-    """What a rollout is paid: as the model has learned it, or by the task's rule."""
+    """Reward of a rollout: learned by the model, or the task's own function."""
 
     def __post_init__(self) -> None:
         at_least("agent.imagination.horizon", self.horizon, 1)

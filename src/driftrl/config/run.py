@@ -2,7 +2,7 @@
 
 Schedules and forgetting rules are pure data that evaluates itself, so a configuration
 holds the objects themselves (``driftrl.drift``, ``driftrl.memory.forgetting``) and not
-a second description of them.  What agents can be told is in ``driftrl.config.gp`` and
+a second description of them.  The settings of agents are in ``driftrl.config.gp`` and
 ``driftrl.config.deep``; files and dictionaries are in ``driftrl.config.toml``.  Nothing
 here imports JAX: a command line that only asks for help starts at once.
 """
@@ -109,7 +109,7 @@ class RunConfig:
     episodes: int = 30
     """Number N of episodes."""
     variant: str = ""
-    """Tells runs of one method with different settings apart in a study."""
+    """Distinguishes runs of one method with different settings."""
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     drift: Schedule = field(default_factory=Exponential)
     extra_drifts: tuple[ExtraDrift, ...] = ()

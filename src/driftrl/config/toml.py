@@ -182,7 +182,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is dict or is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise _wrong_type(where, "a table", value)
-        return from_dict(hint, value, where) if is_dataclass(hint) else dict(value)
+        table: Any = hint
+        return dict(value) if origin is dict else from_dict(table, value, where)
     return _scalar(hint, value, where)
 
 

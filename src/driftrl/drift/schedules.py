@@ -375,7 +375,7 @@ class Unknown:
         return math.nan
 
 
-SCHEDULES: dict[str, type[Schedule]] = {
+SCHEDULES: dict[str, type[Any]] = {
     schedule.kind: schedule
     for schedule in (
         Constant,

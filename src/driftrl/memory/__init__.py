@@ -1,1 +1,1 @@
-"""What the agent has seen, on disk and in memory, and what it learns from."""
+"""Past episodes, in memory and on disk, and the rules that forget them."""

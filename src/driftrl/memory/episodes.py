@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from driftrl.errors import CorruptFile, require
-from driftrl.io import flush_directory, write_atomically
+from driftrl.io import flush_directory, read_arrays, write_atomically
 from driftrl.memory.forgetting import EpisodeSummary, Evidence
 from driftrl.types import Data, Episode, Precision
 
@@ -108,7 +108,7 @@ class EpisodeMemory:
 
         Args:
             episode: The episode.
-            summary: What forgetting rules are told of it (default: length and return).
+            summary: Evidence for forgetting rules (default: length and return).
 
         Returns:
             The number of the episode, from 1.
@@ -349,11 +349,9 @@ def episode_file(directory: Path, number: int) -> Path:
 
 
 def _decoded(content: bytes) -> Episode:
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        if archive.zip.testzip() is not None:
-            raise ValueError("a checksum does not match")
-        arrays = {name: archive[name] for name in _ARRAYS}
-        terminated = archive["terminated"]
+    archive = read_arrays(content)
+    arrays = {name: archive[name] for name in _ARRAYS}
+    terminated = archive["terminated"]
     if terminated.shape != () or terminated.dtype != np.bool_:
         raise ValueError("terminated is not a truth value")
     if {array.dtype.type for array in arrays.values()} - _PRECISIONS:

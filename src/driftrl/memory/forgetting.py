@@ -255,7 +255,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Doubling:
-    """Forget as the bound asks when nobody knows how long the run will be.
+    """Forget as the bound asks when the length of the run is unknown.
 
     H ∝ γ^{1/4}·√N needs N.  The doubling trick (Besson & Kaufmann) cuts the run into
     epochs of ℓ, 2ℓ, 4ℓ, … episodes and takes for each the span of its own length L_i::
@@ -392,7 +392,7 @@ def require_rule(value: Any) -> None:
     )
 
 
-FORGETTING: dict[str, type[ForgettingRule]] = {
+FORGETTING: dict[str, type[Any]] = {
     rule.kind: rule for rule in (KeepAll, Reset, Window, Doubling, Since)
 }
 """The rules that come with driftrl by their kind."""

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh, solve_triangular
 
-from driftrl.memory.normaliser import Normaliser
 from driftrl.models.kernels import (
     Hyperparameters,
     fit_hyperparameters,
@@ -23,6 +22,7 @@ from driftrl.models.kernels import (
     kernel_named,
     pivoted_factor,
 )
+from driftrl.models.normaliser import Normaliser
 from driftrl.types import Episode
 
 # Points, spread over all episodes, that landmarks are taken from, and the prior

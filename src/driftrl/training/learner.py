@@ -1,4 +1,4 @@
-"""An agent, episode by episode: what it has lived through and what it knows.
+"""An agent, its past episodes and what it knows, one episode at a time.
 
     learner.begin_episode()
     action = learner.act(obs)                                  # in [−1, 1]
@@ -50,7 +50,7 @@ class _Running:
     online: OnlineState | None
     """None for an agent that learns between episodes."""
     asked: tuple[Observation, np.ndarray] | None = None
-    """State and action of the decision whose outcome has not been told yet."""
+    """State and action of the decision whose outcome is not known yet."""
 
 
 class Learner:
@@ -84,8 +84,8 @@ class Learner:
         self.memory = memory
         self.state = state
         self._policy = agent.policy(self.state)
-        self._lived = state
-        self._first_retained = self._asked_rule()
+        self._newest_state = state
+        self._first_retained = self._ask_rule()
 
     @property
     def number(self) -> int:
@@ -110,7 +110,7 @@ class Learner:
     @forgetting.setter
     def forgetting(self, rule: ForgettingRule) -> None:
         self._forgetting = rule
-        self._first_retained = self._asked_rule()
+        self._first_retained = self._ask_rule()
 
     @property
     def steps_taken(self) -> int | None:
@@ -150,18 +150,20 @@ class Learner:
         obs = self._checked(obs)
         if not np.isfinite(reward):
             raise self._fault(f"the reward {reward!r}")
-        seen = Transition(before, action, float(reward), obs, terminated, truncated)
-        running.transitions.append(seen)
+        transition = Transition(
+            before, action, float(reward), obs, terminated, truncated
+        )
+        running.transitions.append(transition)
         running.asked = None
         if running.online is not None:
-            self._learn_from(seen, running)
+            self._learn_from(transition, running)
 
-    def _learn_from(self, seen: Transition, running: _Running) -> None:
+    def _learn_from(self, transition: Transition, running: _Running) -> None:
         key = key_for(
             self._seed, Purpose.LEARNING, self.number, len(running.transitions)
         )
         running.state, running.online = self._agent.observe(
-            running.state, running.online, seen, key=key
+            running.state, running.online, transition, key=key
         )
         running.policy = self._agent.policy(running.state)
 
@@ -177,7 +179,7 @@ class Learner:
             f"Episode {self.number} has no transition yet; act and observe first.",
         )
         self._running = None
-        self._lived = running.state
+        self._newest_state = running.state
         rows = running.transitions
         return Episode(
             obs=np.stack([row.obs for row in rows]),
@@ -200,8 +202,8 @@ class Learner:
         Args:
             episode: Episode n.
             metrics: How π_n's model did on it, which a forgetting rule may look at.
-            updates: Units of practice (default: what its transitions are worth).
-            seconds: Time to practise for, instead.
+            updates: Updates of the model (default: in proportion to its transitions).
+            seconds: Time to learn for, instead.
         """
         metrics = metrics or ModelMetrics()
         summary = EpisodeSummary(
@@ -222,18 +224,18 @@ class Learner:
             updates=updates,
             seconds=seconds,
         )
-        self._first_retained = self._asked_rule()
+        self._first_retained = self._ask_rule()
         data = self.memory.since(self._first_retained)
         self.memory.release(before=self._first_retained)
         key = key_for(self._seed, Purpose.LEARNING, number)
-        self.state = self._agent.learn(self._lived, data, context, key=key)
-        self._lived = self.state
+        self.state = self._agent.learn(self._newest_state, data, context, key=key)
+        self._newest_state = self.state
         self._policy = self._agent.policy(self.state)
 
     def _retained(self) -> Data:
         return self.memory.since(self.first_retained)
 
-    def _asked_rule(self) -> int:
+    def _ask_rule(self) -> int:
         evidence = self.memory.evidence
         return checked_first_retained(self._forgetting, self.number, evidence)
 
@@ -241,8 +243,7 @@ class Learner:
         last = transitions[-1] if transitions else None
         require(
             last is None or not (last.terminated or last.truncated),
-            f"Episode {self.number} is over, since observe() was told that it was "
-            "terminated or truncated: end_episode() comes next.",
+            f"Episode {self.number} was terminated or truncated; call end_episode().",
         )
         require(
             len(transitions) < self._steps,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.errors import InputError
-from driftrl.memory import normaliser as module
-from driftrl.memory.normaliser import Normaliser
+from driftrl.models import normaliser as module
+from driftrl.models.normaliser import Normaliser
 
 
 def test_fit_computed_by_hand() -> None:
