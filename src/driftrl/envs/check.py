@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,9 @@ class Report:
 class _Rollout:
     """One episode, as far as it went."""
 
-    observations: list[np.ndarray]
-    actions: list[np.ndarray]
-    rewards: list[float]
-    seconds: list[float]
+    observations: list[np.ndarray] = field(default_factory=list)
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
     terminated: bool = False
     truncated: bool = False
     error: str | None = None
@@ -105,38 +104,38 @@ def check(
     positive("seconds", seconds)
     at_least("seed", seed, 0)
     env = make(factory, name)
-    facts = {"observations": str(env.observation_space)}
-    facts["actions"] = str(env.action_space)
+    facts = {
+        "observations": str(env.observation_space),
+        "actions": str(env.action_space),
+    }
     try:
-        sizes = box_sizes(env)
+        sizes, limit = box_sizes(env), declared_steps(env)
         check_reset(env)
-    except InputError as error:
-        _close(env)
-        return Report(name, (str(error),), (), facts, {})
-    limit = declared_steps(env)
-    try:
         rollouts = _random_rollouts(env, limit or 0, episodes, seconds, seed)
         again = _repeat(env, rollouts[0], seed)
         without_options = _repeat(env, rollouts[0], seed, options=False)
         objections = _gymnasium_objections(env)
+    except InputError as error:
+        return Report(name, (str(error),), (), facts, {})
     finally:
         _close(env)
     errors = tuple(dict.fromkeys(r.error for r in rollouts if r.error))
     facts |= _facts(env, rollouts, limit)
     facts["Gymnasium's checker"] = " ".join(objections) or "no objection"
     settings = _settings(name, sizes, rollouts, limit)
-    if errors:
-        return Report(name, errors, (), facts, settings)
-    found = [
-        *_repeat_warnings(
-            difference(rollouts[0], again),
-            _second_instance(factory, name, rollouts[0], seed),
-            difference(rollouts[0], without_options),
-        ),
-        *_space_warnings(env, rollouts),
-        *_reward_warnings(rollouts),
-        *_length_warnings(rollouts, limit, settings),
-    ]
+    found = []
+    if not errors:
+        second = _second_instance(factory, name, rollouts[0], seed)
+        found = [
+            *_repeat_warnings(
+                difference(rollouts[0], again),
+                second,
+                difference(rollouts[0], without_options),
+            ),
+            *_space_warnings(env, rollouts),
+            *_reward_warnings(rollouts),
+            *_length_warnings(rollouts, limit, settings),
+        ]
     return Report(name, errors, tuple(found), facts, settings)
 
 
@@ -169,56 +168,49 @@ def _random_rollouts(
     env: Env, limit: int, episodes: int, seconds: float, seed: int
 ) -> list[_Rollout]:
     """Run random episodes until one fails or the time is up."""
-    space = env.action_space
-    assert isinstance(space, spaces.Box)
     deadline = time.perf_counter() + seconds
     rollouts: list[_Rollout] = []
     for number in range(episodes):
-        rng = np.random.default_rng(seed + number)
         hold = _HELD if number % 2 else 1
-
-        def actions(rng: Any = rng, hold: int = hold) -> Iterator[np.ndarray]:
-            for step in range(max(STEPS, limit)):
-                if step and time.perf_counter() > deadline:
-                    return
-                if step % hold == 0:
-                    action = rng.uniform(space.low, space.high).astype(space.dtype)
-                yield action  # pyright: ignore[reportPossiblyUnboundVariable]
-
+        actions = _random_actions(env, max(STEPS, limit), hold, seed + number, deadline)
         options = {"episode": number + 1, "steps": sum(map(len, rollouts))}
-        rollouts.append(_rollout(env, actions(), seed + number, options))
+        rollouts.append(_rollout(env, actions, seed + number, options))
         if rollouts[-1].error or time.perf_counter() > deadline:
             break
     return rollouts
 
 
+def _random_actions(
+    env: Env, steps: int, hold: int, seed: int, deadline: float
+) -> Iterator[np.ndarray]:
+    space, rng = env.action_space, np.random.default_rng(seed)
+    assert isinstance(space, spaces.Box)
+    for _ in range(-(-steps // hold)):
+        action = rng.uniform(space.low, space.high).astype(space.dtype)
+        for _ in range(hold):
+            yield action
+            if time.perf_counter() > deadline:
+                return
+
+
 def _rollout(
-    env: Env,
-    actions: Iterator[np.ndarray],
-    seed: int,
-    options: dict[str, int] | None,
+    env: Env, actions: Iterator[np.ndarray], seed: int, options: dict[str, int] | None
 ) -> _Rollout:
     """Run one episode up to its end, the last action, or an error."""
-    rollout = _Rollout([], [], [], [])
-    shape = env.observation_space.shape
-    where = "reset()"
+    rollout = _Rollout()
+    shape, where = env.observation_space.shape, "reset()"
     try:
         obs, _ = _unpacked(env.reset(seed=seed, options=options), 2, where)
         rollout.observations.append(_numbers(obs, shape, where))
         for action in actions:
             where = f"step() number {len(rollout) + 1}"
-            began = time.perf_counter()
-            answer = env.step(action)
-            elapsed = time.perf_counter() - began
-            obs, reward, terminated, truncated, _ = _unpacked(answer, 5, where)
+            answer = _unpacked(env.step(action), 5, where)
+            obs, reward, rollout.terminated, rollout.truncated, _ = answer
             rollout.observations.append(_numbers(obs, shape, where))
+            reward = _numbers(reward, (), f"the reward of {where}")
             rollout.actions.append(action)
-            rollout.rewards.append(
-                float(_numbers(reward, (), f"the reward of {where}"))
-            )
-            rollout.seconds.append(elapsed)
-            rollout.terminated, rollout.truncated = bool(terminated), bool(truncated)
-            if terminated or truncated:
+            rollout.rewards.append(float(reward))
+            if rollout.terminated or rollout.truncated:
                 break
     except _BadAnswer as error:
         rollout.error = str(error)
@@ -388,16 +380,12 @@ def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, s
     if not sum(lengths):
         return facts
     rewards = np.concatenate([rollout.rewards for rollout in rollouts])
-    seconds = np.concatenate([rollout.seconds for rollout in rollouts])
-    ended, late = (
-        sum(getattr(r, flag) for r in rollouts) for flag in ("terminated", "truncated")
-    )
     return facts | {
         "random episodes": f"{len(lengths)} of {min(lengths)} to {max(lengths)} steps; "
-        f"{ended} terminated, {late} truncated",
+        f"{sum(bool(r.terminated) for r in rollouts)} terminated, "
+        f"{sum(bool(r.truncated) for r in rollouts)} truncated",
         "reward of a step": f"{rewards.mean():.4g} ± {rewards.std():.4g}, "
         f"from {rewards.min():.4g} to {rewards.max():.4g}",
-        "time of a step": f"{1e3 * np.median(seconds):.3g} ms",
     }
 
 
@@ -416,7 +404,7 @@ def _settings(
         why = (
             f"assumed, but episodes took {clock}: give --environment.sim_steps {clock}"
         )
-    ended = sum(rollout.terminated for rollout in rollouts)
+    ended = sum(bool(rollout.terminated) for rollout in rollouts)
     return {
         "environment.sim_steps": (task.environment.sim_steps, why),
         "agent.imagination.termination": (
