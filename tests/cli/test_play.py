@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from driftrl import video
 from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.tasks import configure
-from driftrl.training import assembly, loop, playback
+from driftrl.training import assembly, loop
 from driftrl.training.checkpoint import load_checkpoint
-from driftrl.training.filming import NoPicture
 from driftrl.training.run_directory import RunDirectory
 from driftrl.training.streams import Purpose, integer_for, key_for
-from driftrl.training.video import headless
 from driftrl.types import EpisodeRecord
+from driftrl.video import CannotRender, headless
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 SETTINGS: dict[str, Any] = {
@@ -151,9 +151,9 @@ def test_what_draws_nothing_is_played_all_the_same(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: RunConfig) -> float:
-        raise NoPicture("room:Room has no render(), so there is no video of it.")
+        raise CannotRender("room:Room has no render(), so there is no video of it.")
 
-    monkeypatch.setattr(playback, "try_out", refuse)
+    monkeypatch.setattr(video, "check_video", refuse)
     value = by_hand(run, 3, CONFIG.drift(3))
     monkeypatch.setattr(DriftingEnv, "theta", math.nan)  # as where nobody knows it
     assert play(run) == 0
@@ -182,7 +182,7 @@ def test_a_video_of_unknown_drift_says_nothing_of_it(
 def test_a_policy_is_spoken_of_by_what_it_has_lived_through(
     learned: int, words: str
 ) -> None:
-    assert playback.policy_title(learned) == f"policy after {words}"
+    assert video.policy_title(learned) == f"policy after {words}"
 
 
 def test_what_is_played_is_what_the_run_will_be_judged_by(
@@ -241,8 +241,8 @@ def test_checkpoints_replaced_while_they_are_read_are_looked_for_again(
                 shutil.move(place / f"{old:06d}", place / f"{old + 4:06d}")
         return load_checkpoint(directory, episodes, template)
 
-    monkeypatch.setattr(playback, "load_checkpoint", load)
-    assert playback.newest_policy(run, CONFIG)[1] == 7
+    monkeypatch.setattr(video, "load_checkpoint", load)
+    assert video.newest_policy(run, CONFIG)[1] == 7
 
 
 def refusal(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> str:
@@ -278,7 +278,7 @@ def test_theta_of_a_clock_of_decisions_is_known_one_episode_ahead(
     assert played(capsys, run, "--episode", "4")["theta"] == changed.drift(18)
     assert played(capsys, run, "--episode", "2")["theta"] == changed.drift(6)
     sentence = refusal(capsys, run, "--episode", "5")
-    assert "counts decisions" in sentence and "--theta" in sentence
+    assert "counts steps" in sentence and "--theta" in sentence
 
 
 def arguments(out: Path, config: RunConfig = CONFIG) -> list[str]:
@@ -305,21 +305,20 @@ def test_a_run_is_filmed_and_says_where(
     assert fps == RATE / 2  # a decision is held for two steps
 
 
-@pytest.mark.parametrize("command", ["run", "play"])
-def test_without_the_extra_nothing_is_started(
+def test_without_the_extra_a_run_is_refused_and_a_policy_played_unfilmed(
     run: Path,
     tmp_path: Path,
-    command: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     new = tmp_path / "new"
-    filmed = [*arguments(new), "--video-every", "1"]
-    assert main(filmed if command == "run" else ["play", str(run)]) == 2
-    sentence = "driftrl: Videos need the extra 'video': pip install 'driftrl[video]'.\n"
-    assert capsys.readouterr() == ("", sentence)
-    assert not new.exists() and not (run / "videos").exists()
+    assert main([*arguments(new), "--video-every", "1"]) == 2
+    assert "driftrl[video]" in capsys.readouterr().err and not new.exists()
+    assert main(["play", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert "return" in printed and "driftrl[video]" in printed
+    assert not (run / "videos").exists()
 
 
 def test_every_nth_is_at_least_every(

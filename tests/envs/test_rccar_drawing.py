@@ -19,7 +19,7 @@ from driftrl.envs.rccar_drawing import (
 )
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.training.filming import try_out
+from driftrl.video import check_video
 
 
 def parked(x: float, y: float, heading: float) -> np.ndarray:
@@ -145,7 +145,7 @@ def test_drawing_changes_nothing() -> None:
 
 
 def test_it_is_filmed_in_real_time() -> None:
-    assert try_out(configure("rccar", "sombrl")) == 30.0
+    assert check_video(configure("rccar", "sombrl")) == 30.0
 
 
 def test_there_is_nothing_to_draw_before_a_reset() -> None:

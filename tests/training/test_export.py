@@ -22,6 +22,12 @@ from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.custom import GymPlant, custom_task, task_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
+from driftrl.export import (
+    actor_layers,
+    machine_bounds,
+    newest_exported,
+    to_onnx,
+)
 from driftrl.exported import Policy, load_policy
 from driftrl.memory.forgetting import (
     Doubling,
@@ -33,13 +39,7 @@ from driftrl.memory.forgetting import (
 )
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
-from driftrl.training.export import (
-    actor_layers,
-    machine_bounds,
-    newest_exported,
-    to_onnx,
-)
-from driftrl.training.playback import config_of, newest_policy
+from driftrl.video import config_of, newest_policy
 
 KEY = jax.random.key(0)
 TOLERANCE = 1e-6
@@ -252,7 +252,7 @@ def test_a_run_that_forgets_too_soon_is_not_told_to_go_on(
     """What counts is how long its episodes have been, not how long they might be."""
     config = dataclasses.replace(configured("sw-ombrl"), forgetting=rule)
     rows = [types.SimpleNamespace(steps=steps) for steps in (20, 30)]
-    monkeypatch.setattr("driftrl.training.export.read_records", lambda path: rows)
+    monkeypatch.setattr("driftrl.export.read_records", lambda path: rows)
     directory = stored(config, tmp_path / "run", updates=0)
     (directory / "episodes.jsonl").touch()
     with pytest.raises(InputError, match=sentence):

@@ -10,16 +10,23 @@ import numpy as np
 import pytest
 from gymnasium.error import DependencyNotInstalled
 
+from driftrl import video
 from driftrl.config.run import RunConfig
 from driftrl.envs.custom import sized_task
 from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
-from driftrl.training import filming, loop
-from driftrl.training.filming import Camera, NoPicture, caption, real_time
+from driftrl.training import loop
 from driftrl.training.learner import Learner
-from driftrl.training.video import NOT_INSTALLED, headless
+from driftrl.video import (
+    NOT_INSTALLED,
+    Camera,
+    CannotRender,
+    caption,
+    headless,
+    real_time,
+)
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 ROOM = """
@@ -186,7 +193,7 @@ def test_drawing_changes_nothing_in_mujoco() -> None:
         (DependencyNotInstalled("pygame"), NOT_INSTALLED),
         (
             AttributeError("'NoneType' object has no attribute 'eglQueryString'"),
-            r"'pendulum' can't be drawn here: AttributeError: .*eglQuery.*libegl1",
+            r"'pendulum' can't be rendered here: AttributeError: .*eglQuery.*libegl1",
         ),
         (InputError("No such θ."), "^No such θ.$"),
     ],
@@ -201,7 +208,7 @@ def test_what_can_not_be_drawn_is_refused_with_a_reason(
     if sentence is NOT_INSTALLED:
         sentence = r"^Videos need the extra 'video': pip install 'driftrl\[video\]'.$"
     with pytest.raises(InputError, match=sentence):
-        filming.try_out(tiny)
+        video.check_video(tiny)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +217,7 @@ def test_what_can_not_be_drawn_is_refused_with_a_reason(
         ("", "^no_render:Room has no render\\(\\), so there is no video of it.$"),
         (
             "    def render(self): return None",
-            "of no_render:Room returned NoneType, and",
+            "of no_render:Room returned NoneType",
         ),
         ("    def render(self): return np.zeros((4, 4))", "render_mode=.rgb_array"),
     ],
@@ -222,15 +229,15 @@ def test_an_environment_of_ones_own_may_draw_nothing(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "no_render", raising=False)
     config = configure(sized_task("no_render:Room", (2, 1), 30), "sac")
-    with pytest.raises(NoPicture, match=sentence):
-        filming.try_out(config)
+    with pytest.raises(CannotRender, match=sentence):
+        video.check_video(config)
 
 
 @pytest.mark.parametrize("encoder", ["/no/such/encoder", "/bin/false"])
 def test_what_can_not_be_encoded_is_refused_with_a_reason(
     tiny: RunConfig, monkeypatch: pytest.MonkeyPatch, encoder: str
 ) -> None:
-    assert filming.try_out(tiny) > 0
+    assert video.check_video(tiny) > 0
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", encoder)
     with pytest.raises(InputError, match="can't be encoded here: "):
-        filming.try_out(tiny)
+        video.check_video(tiny)

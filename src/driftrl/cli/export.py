@@ -44,8 +44,8 @@ def main(argv: list[str]) -> int:
     arguments = parse(Arguments, argv, "export", summary)
     prepare(os.environ)
     from driftrl import exported
-    from driftrl.training.export import export
-    from driftrl.training.playback import policy_title
+    from driftrl.export import export
+    from driftrl.video import policy_title
 
     given = [np.array(bound) for bound in (arguments.low, arguments.high) if bound]
     require(len(given) != 1, "--low and --high need one another; received one alone.")

@@ -10,7 +10,7 @@ import tyro
 from driftrl.cli.options import parse, print_json
 from driftrl.errors import require
 from driftrl.training.process import prepare
-from driftrl.training.video import headless, require_installed
+from driftrl.video import headless
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,9 @@ def main(argv: list[str]) -> int:
         arguments.out is None or arguments.out.suffix == ".mp4",
         f"--out must end in .mp4, received {arguments.out}.",
     )
-    require_installed()
     headless(os.environ)
     prepare(os.environ)
-    from driftrl.training.playback import Scene, play, policy_title
+    from driftrl.video import Scene, play, policy_title
 
     scene = Scene(arguments.episode, arguments.theta, arguments.seed, arguments.fps)
     played = play(arguments.directory, scene, arguments.out)

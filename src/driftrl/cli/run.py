@@ -28,15 +28,15 @@ from driftrl.memory.forgetting import FORGETTING, KeepAll
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 from driftrl.records import BESIDE_SETTINGS, CONFIG_FILE
+from driftrl.tracking import tracking
 from driftrl.training.process import prepare
-from driftrl.training.tracking import tracking
-from driftrl.training.video import headless, require_installed
 from driftrl.types import EpisodeRecord
+from driftrl.video import headless, require_installed
 
 if TYPE_CHECKING:
     from driftrl.robot.client import RemoteEnv
     from driftrl.robot.protocol import Welcome
-    from driftrl.training.filming import Camera
+    from driftrl.video import Camera
 
 _METHOD = "sw-ombrl"
 _KINDS = ("drift", "forgetting", "agent")
@@ -124,9 +124,9 @@ def _camera(every: int | None, config: RunConfig, out: Path) -> "Camera | None":
     at_least("--video-every", every, 1)
     require_installed()
     headless(os.environ)
-    from driftrl.training.filming import Camera, try_out
+    from driftrl.video import Camera, check_video
 
-    return Camera(out / "videos", every, config.episodes, try_out(config))
+    return Camera(out / "videos", every, config.episodes, check_video(config))
 
 
 def _parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:

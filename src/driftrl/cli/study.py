@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     out = arguments.out or Path("runs") / f"{study.name}{preset}"
     options: tuple[str, ...] = ()
     if arguments.track is not None:
-        from driftrl.training.tracking import require_tracker
+        from driftrl.tracking import require_tracker
 
         require_tracker(arguments.track)
         options = ("--track", arguments.track)

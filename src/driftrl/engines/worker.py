@@ -15,8 +15,8 @@ from pathlib import Path
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict
 from driftrl.errors import DriftrlError
+from driftrl.tracking import tracking
 from driftrl.training.process import end_with, prepare
-from driftrl.training.tracking import tracking
 
 _LOCK_SECONDS = 30.0  # the previous worker of a killed driver needs a moment to end
 

@@ -1,11 +1,8 @@
-"""Episodes as they come, for TensorBoard or Weights & Biases.
+"""TensorBoard and Weights & Biases: every episode's row, as it is recorded.
 
-A tracker is an observer of episodes that nothing depends on: ``episodes.jsonl`` is the
-record.  One that fails says so once and is silent from then on, and the run goes on.
-
-Beside what it writes lies ``tracked.json`` with the last episode that was written, so
-that a run that was stopped and resumed writes none twice and leaves none out: what the
-record has beyond it is written with the next one.
+Nothing depends on a tracker: ``episodes.jsonl`` is the record.  A tracker that fails
+warns once, and the run goes on.  ``tracked.json`` beside its files holds the last
+episode that was written, so a resumed run writes no episode twice and skips none.
 """
 
 import contextlib
@@ -37,6 +34,7 @@ TAGS = {
     "model_error": "model/error",
     "coverage": "model/coverage",
     "epistemic_std": "model/epistemic_std",
+    "predictive_loss": "model/predictive_loss",
     "model_loss": "model/loss",
     "optimism": "agent/optimism",
     "bonus": "agent/bonus",
@@ -50,7 +48,7 @@ TAGS = {
     "transitions": "data/transitions",
     "wall_s": "time/wall_s",
 }
-"""Name of each column of a record, in groups; its number n is the step of all."""
+"""Name of each column of a record, in groups."""
 
 NOT_INSTALLED = "Tracking by {} needs the extra 'track': pip install 'driftrl[track]'."
 _MARK = "tracked.json"
@@ -58,7 +56,7 @@ _PROJECT = "driftrl"
 
 
 def scalars(record: EpisodeRecord) -> dict[str, float]:
-    """Return what is known of an episode as numbers; a yes is 1 and a no is 0."""
+    """Return the finite columns of a record as floats."""
     values = {tag: getattr(record, column) for column, tag in TAGS.items()}
     return {
         tag: float(value)
@@ -69,11 +67,11 @@ def scalars(record: EpisodeRecord) -> dict[str, float]:
 
 @runtime_checkable
 class Backend(Protocol):
-    """What writes numbers somewhere."""
+    """Writes numbers to a tracker."""
 
     @property
     def keeps_at_once(self) -> bool:
-        """Whether what is written survives a kill, or only what is closed."""
+        """Whether what is written survives a kill before ``close``."""
         ...
 
     def write(self, episode: int, values: Mapping[str, float]) -> None:
@@ -81,17 +79,16 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Write the rest, if there is one."""
+        """Write the rest."""
         ...
 
 
 Open = Callable[[Path, RunConfig, dict[str, Any]], Backend]
-"""Opens a backend in a run's directory, given its mark of before, which it may extend.
-"""
+"""Opens a backend in a run's directory, given ``tracked.json``, which it may extend."""
 
 
 class Tracker:
-    """An observer of a run's episodes; a context manager, which closes it."""
+    """Writes a run's episodes to a backend; a context manager."""
 
     def __init__(
         self,
@@ -101,14 +98,14 @@ class Tracker:
         opening: Open,
         warn: Warn = warnings.warn,
     ) -> None:
-        """Track a run.  Nothing is opened or written before its first episode.
+        """Track a run.  Nothing is opened before its first episode.
 
         Args:
             name: Of the backend, and of the directory in the run's where it writes.
             directory: The run's.
             config: The run.
             opening: Opens the backend.
-            warn: Is told once if it fails.
+            warn: Called once if it fails.
         """
         self._name = name
         self._directory = directory
@@ -120,9 +117,9 @@ class Tracker:
         self._failed = False
 
     def __call__(self, record: EpisodeRecord) -> None:
-        """Write an episode that is safe on the disk, and those it is the first after.
+        """Write an episode, and those recorded before it that are missing.
 
-        Nothing that goes wrong here gets out.
+        Errors end the tracking, not the run.
         """
         if self._failed:
             return
@@ -133,9 +130,9 @@ class Tracker:
                 earlier = read_records(self._directory / RECORDS_FILE)
                 self._backend = self._opening(self._directory, self._config, self._mark)
                 self._keep_mark()
-            for one in (*earlier[: record.episode - 1], record):
-                if one.episode > self._mark.get("episode", 0):
-                    self._write(self._backend, one)
+            for row in (*earlier[: record.episode - 1], record):
+                if row.episode > self._mark.get("episode", 0):
+                    self._write(self._backend, row)
         except Exception as error:
             self._give_up(error)
 
@@ -163,20 +160,20 @@ class Tracker:
             self._keep_mark()
 
     def _keep_mark(self) -> None:
-        place = self._directory / self._name
-        place.mkdir(exist_ok=True)
-        write_atomically(place / _MARK, json.dumps(self._mark).encode())
+        directory = self._directory / self._name
+        directory.mkdir(exist_ok=True)
+        write_atomically(directory / _MARK, json.dumps(self._mark).encode())
 
     def _read_mark(self) -> dict[str, Any]:
         path = self._directory / self._name / _MARK
         return json.loads(path.read_bytes()) if path.exists() else {}
 
     def _give_up(self, error: Exception) -> None:
-        """Say once that it has failed, and be silent from then on."""
+        """Warn once, and write nothing from then on."""
         backend, self._backend, self._failed = self._backend, None, True
-        told = f"{type(error).__name__}: {error}".strip().rstrip(".")
+        reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
         self._warn(
-            f"Tracking by {self._name} has stopped ({told}). The run goes on, and "
+            f"Tracking by {self._name} has stopped ({reason}). The run goes on, and "
             f"{RECORDS_FILE} has every episode."
         )
         if backend is not None:
@@ -187,8 +184,8 @@ class Tracker:
 class _TensorBoard:
     """Event files in ``tensorboard/``.
 
-    They are written here and now: the usual writer hands its events to a thread, and
-    once that has met a full disk, every further episode would wait for it in vain.
+    They are written synchronously: the usual writer hands its events to a thread, and
+    after a full disk every further episode would wait for that thread forever.
     """
 
     keeps_at_once = True
@@ -201,7 +198,7 @@ class _TensorBoard:
         # Two files of one second would have the same name but for the suffix.
         self._events = writer.EventsWriter(str(place / "events"), f".{first}")
         if first > 1:
-            # What was written from here on and did not count is not to be shown.
+            # Hides what an interrupted run wrote from here on.
             log = self._protocol.SessionLog
             self._add(first, session_log=log(status=log.START))
 
@@ -265,7 +262,7 @@ _TRACKERS: dict[str, tuple[str, Open]] = {
     "wandb": ("wandb", _wandb),
 }
 NAMES = tuple(_TRACKERS)
-"""Trackers that there are."""
+"""The trackers."""
 
 
 def require_tracker(name: str) -> None:
@@ -279,7 +276,7 @@ def require_tracker(name: str) -> None:
 def tracker_named(
     name: str, directory: Path, config: RunConfig, *, warn: Warn = warnings.warn
 ) -> Tracker:
-    """Return the observer of a run that writes to a tracker.
+    """Return the tracker of a run.
 
     Raises:
         InputError: There is no such tracker, or its package is not installed.
@@ -292,7 +289,7 @@ def tracker_named(
 def tracking(
     name: str | None, directory: Path, config: RunConfig, *, warn: Warn = warnings.warn
 ) -> Iterator[Callable[[EpisodeRecord], None]]:
-    """Give what tells a tracker of every episode; nobody is told if none is named."""
+    """Yield a function to call with every record; it does nothing without a name."""
     if name is None:
         yield lambda record: None
         return

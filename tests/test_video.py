@@ -11,12 +11,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from driftrl import video
 from driftrl.errors import InputError
-from driftrl.training import video
-from driftrl.training.video import annotated, evened, headless, recording
+from driftrl.video import annotated, headless, recording
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 
@@ -52,15 +50,6 @@ def test_long_lines_are_made_to_fit(width: int) -> None:
     assert columns.max() > 100 and columns[-2:].max() == 0
     last = int(np.flatnonzero(columns)[-1])
     assert last > 0.7 * width, "no smaller than it must be"
-
-
-@given(st.integers(1, 9), st.integers(1, 9))
-def test_sides_become_even_by_repeating_the_edge(height: int, width: int) -> None:
-    frame = np.random.default_rng(0).integers(0, 255, (height, width, 3), np.uint8)
-    out = evened(frame)
-    assert out.shape == (height + height % 2, width + width % 2, 3)
-    np.testing.assert_array_equal(out[:height, :width], frame)
-    np.testing.assert_array_equal(out[-1, -1], frame[-1, -1])
 
 
 def test_what_is_recorded_can_be_read_back(
@@ -100,7 +89,7 @@ def test_a_killed_recorder_leaves_no_video(tmp_path: Path) -> None:
     program = (
         "import time, numpy as np\n"
         "from pathlib import Path\n"
-        "from driftrl.training.video import recording\n"
+        "from driftrl.video import recording\n"
         f"with recording(Path({str(tmp_path / 'film.mp4')!r}), 10) as add:\n"
         "    for _ in range(30): add(np.zeros((64, 64, 3), np.uint8))\n"
         "    print('ready', flush=True)\n"
@@ -131,7 +120,7 @@ def test_an_encoder_that_fails_is_quoted(
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(encoder))
     added = 0
     with (
-        pytest.raises(OSError, match="could not be written: No space left$"),
+        pytest.raises(OSError, match="No space left"),
         recording(tmp_path / "film.mp4", 10) as add,
     ):
         for _ in range(20):

@@ -19,7 +19,7 @@ from driftrl.memory.forgetting import ENDLESS, max_transitions
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.assembly import MORE_DATA
 from driftrl.training.checkpoint import load_arrays, newest
-from driftrl.training.playback import config_of
+from driftrl.video import config_of
 
 Bounds = tuple[np.ndarray, np.ndarray]
 ONNX_OPSET = 17

@@ -1,0 +1,428 @@
+"""Videos: episodes of a run as it learns, and its newest policy driving once more.
+
+Rendering reads the simulator's state and changes nothing, so a filmed run equals one
+that is not filmed.  What writes videos is an extra of the installation and is imported
+where it is used.
+"""
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import math
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
+from jaxtyping import UInt8
+
+from driftrl.agents.base import Policy, State
+from driftrl.config.run import RunConfig
+from driftrl.drift.schedules import Constant
+from driftrl.envs.drifting import environment_of
+from driftrl.errors import DriftrlError, InputError, at_least, positive, require
+from driftrl.io import flush_directory
+from driftrl.records import CONFIG_FILE, RECORDS_FILE, read_records
+from driftrl.training.assembly import make_agent
+from driftrl.training.checkpoint import load_checkpoint, newest
+from driftrl.training.loop import Env, OnReward, Watch, evaluate, unwatched
+from driftrl.training.run_directory import read_config
+from driftrl.training.streams import Purpose, key_for
+
+Frame = UInt8[np.ndarray, "height width 3"]
+
+NOT_INSTALLED = "Videos need the extra 'video': pip install 'driftrl[video]'."
+_STRIP_DARKNESS = 0.7
+_DEFAULT_FPS = 20.0  # where an environment does not declare its own
+# How MuJoCo renders without a screen, and the library it needs.  Importing MuJoCo
+# fails if it is asked to use one that is missing.
+_OFF_SCREEN = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
+
+
+class CannotRender(InputError):
+    """The environment does not render itself."""
+
+
+def headless(environment: MutableMapping[str, str]) -> None:
+    """Render without a screen if there is none and the user has not chosen.
+
+    Call it before MuJoCo and pygame are imported.
+    """
+    environment.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    if environment.get("DISPLAY") or not sys.platform.startswith("linux"):
+        return
+    environment.setdefault("SDL_VIDEODRIVER", "dummy")
+    for name, library in _OFF_SCREEN.items():
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(library)
+            environment.setdefault("MUJOCO_GL", name)
+
+
+def require_installed() -> None:
+    """Refuse to film without the packages of the extra."""
+    if not all(importlib.util.find_spec(name) for name in ("imageio_ffmpeg", "PIL")):
+        raise InputError(NOT_INSTALLED)
+
+
+def annotated(frame: Frame, lines: Sequence[str]) -> Frame:
+    """Return the frame with lines of text on a dark strip along its top."""
+    from PIL import Image, ImageDraw
+
+    height, width, _ = frame.shape
+    margin = max(2, height // 60)
+    font = _font_for(lines, max(8, height // 26), width - 2 * margin)
+    line_height = sum(font.getmetrics())
+    strip = frame[: 2 * margin + line_height * len(lines)]
+    dark = np.array(frame)
+    dark[: len(strip)] = np.round(strip * (1.0 - _STRIP_DARKNESS)).astype(np.uint8)
+    image = Image.fromarray(dark)
+    draw = ImageDraw.Draw(image)
+    for number, line in enumerate(lines):
+        draw.text(
+            (margin, margin + number * line_height), line, font=font, fill="white"
+        )
+    return np.asarray(image)
+
+
+def _font_for(lines: Sequence[str], size: int, width: int) -> Any:
+    """Return the font of a size, or of the largest one whose lines fit the width."""
+    longest = max((_font(size).getlength(line) for line in lines), default=0.0)
+    return _font(size if longest <= width else max(1, int(size * width / longest)))
+
+
+@functools.cache
+def _font(size: int) -> Any:
+    import matplotlib
+    from PIL import ImageFont
+
+    # Pillow's own font has no θ; this one comes with Matplotlib.
+    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    return ImageFont.truetype(path, size)
+
+
+@contextlib.contextmanager
+def recording(path: Path, fps: float) -> Iterator[Callable[[Frame], None]]:
+    """Write the frames that are added to an mp4, ``fps`` of them a second.
+
+    The file gets its name once it is complete and on the disk.  If the block is left
+    by an exception, Ctrl-C included, there is no file, or the one there was before.
+
+    Raises:
+        OSError: The encoder failed, for instance because the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
+    encoder: subprocess.Popen[bytes] | None = None
+    with tempfile.TemporaryFile() as log:
+
+        def add(frame: Frame) -> None:
+            nonlocal encoder
+            # The encoder stores colours for squares of two by two.
+            odd = ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0))
+            frame = np.pad(frame, odd, mode="edge")
+            if encoder is None:
+                encoder = _start_encoder(temporary, frame.shape, fps, log)
+            assert encoder.stdin is not None
+            encoder.stdin.write(frame.tobytes())
+
+        try:
+            yield add
+            assert encoder is not None, "a video has at least one frame"
+            encoder.communicate()
+            if encoder.returncode != 0:
+                raise BrokenPipeError
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException as error:
+            if encoder is not None:
+                if not isinstance(error, BrokenPipeError):
+                    encoder.kill()
+                with contextlib.suppress(BrokenPipeError):
+                    encoder.communicate()
+            temporary.unlink(missing_ok=True)
+            if isinstance(error, BrokenPipeError):
+                raise _encoder_error(log) from None
+            raise
+    flush_directory(path.parent)
+
+
+def _start_encoder(
+    path: Path, shape: tuple[int, ...], fps: float, log: IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    import imageio_ffmpeg
+
+    frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}"]
+    # One thread, as the run has; H.264 in this layout plays everywhere.
+    output = ["-an", "-threads", "1", "-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    return subprocess.Popen(
+        [
+            *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y"),
+            *(*frames, "-r", f"{fps:.6f}", "-i", "-"),
+            *(*output, "-movflags", "+faststart", "-f", "mp4", str(path)),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        start_new_session=True,  # Ctrl-C is for driftrl, which then stops this
+    )
+
+
+def _encoder_error(log: IO[bytes]) -> OSError:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    reason = lines[-1].strip() if lines else "the encoder failed without a message"
+    return OSError(f"The video could not be written: {reason}")
+
+
+def real_time(env: Env, action_repeat: int) -> float:
+    """Return the decisions a second at which a video runs as fast as the system."""
+    return float(env.metadata.get("render_fps", _DEFAULT_FPS)) / action_repeat
+
+
+def caption(title: str, theta: float, step: int, total: float) -> list[str]:
+    """Return the lines written in a frame."""
+    parameter = "" if math.isnan(theta) else f"   θ = {theta:.4g}"
+    lines = f"{title}{parameter}", f"step {step}   return {total:.1f}"
+    return [line.replace("-", "−") for line in lines]
+
+
+@contextlib.contextmanager
+def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
+    """Film an episode that has just been reset: its start, then a frame a decision."""
+    theta = float(env.get_wrapper_attr("theta"))
+    step, total = 0, 0.0
+    with recording(path, fps) as add:
+        add(annotated(_render(env), caption(title, theta, step, total)))
+
+        def on_reward(reward: float) -> None:
+            nonlocal step, total
+            step, total = step + 1, total + reward
+            add(annotated(_render(env), caption(title, theta, step, total)))
+
+        yield on_reward
+
+
+def _render(env: Env) -> Frame:
+    frame: Frame = env.render()  # pyright: ignore[reportAssignmentType]
+    return frame
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Films the executed episodes 1, N + 1, 2N + 1, … of a run, and its last."""
+
+    directory: Path
+    """Where the run's videos are; only the process that runs it may film there."""
+    every: int
+    """N."""
+    last: int
+    """Number of the last episode."""
+    fps: float
+    """Frames a second, a frame a decision."""
+
+    def films(self, number: int) -> bool:
+        """Return whether an episode is filmed."""
+        return (number - 1) % self.every == 0 or number == self.last
+
+    @contextlib.contextmanager
+    def __call__(self, env: Env, number: int) -> Iterator[OnReward]:
+        """Film an episode that has just been reset, if it is one of those."""
+        if not self.films(number):
+            with unwatched(env, number) as on_reward:
+                yield on_reward
+            return
+        # Left by a killed run; `driftrl play` may be writing under other names.
+        for leftover in self.directory.glob(".[0-9]*.mp4.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        path = self.directory / f"{number:06d}.mp4"
+        with filmed(path, env, f"episode {number}", self.fps) as on_reward:
+            yield on_reward
+
+
+def check_video(config: RunConfig) -> float:
+    """Render and encode one frame of a run; return its frames a second in real time.
+
+    Raises:
+        CannotRender: The environment does not render itself.
+        InputError: Videos can't be made in this installation or on this computer.
+    """
+    require_installed()
+    frame, fps = _first_frame(config)
+    try:
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            recording(Path(directory) / "check.mp4", fps) as add,
+        ):
+            add(annotated(frame, caption("check", 0.0, 0, 0.0)))
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"Videos can't be encoded here: {error}.") from error
+    return fps
+
+
+def _first_frame(config: RunConfig) -> tuple[Frame, float]:
+    try:
+        with contextlib.closing(environment_of(config, "rgb_array")) as env:
+            env.reset(seed=0)
+            frame: Any = env.render()
+            fps = real_time(env, config.environment.action_repeat)
+    except DriftrlError:
+        raise
+    except DependencyNotInstalled as error:
+        raise InputError(NOT_INSTALLED) from error
+    except NotImplementedError:
+        raise CannotRender(
+            f"{config.task} has no render(), so there is no video of it."
+        ) from None
+    # Graphics libraries fail each in its own way, some while they are imported.
+    except Exception as error:
+        raise InputError(
+            f"Task {config.task!r} can't be rendered here: {type(error).__name__}: "
+            f"{error}. Without a screen MuJoCo renders with EGL: install libegl1 (its "
+            "name in Debian and Ubuntu), or set MUJOCO_GL to osmesa or glfw."
+        ) from error
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
+        raise CannotRender(
+            f"render() of {config.task} returned {type(frame).__name__}; a video needs "
+            "frames of shape (height, width, 3). Make the environment with "
+            'render_mode="rgb_array".'
+        )
+    return frame, fps
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What to play; None means as in the last episode of the run."""
+
+    episode: int | None = None
+    """Number of the episode whose system is driven."""
+    theta: float | None = None
+    """θ, in place of that episode's."""
+    seed: int | None = None
+    """Seed of start and planner (default: the run's)."""
+    fps: float | None = None
+    """Frames a second (default: real time)."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One rollout of a run's newest policy."""
+
+    learned: int
+    """Episodes before the checkpoint of the policy."""
+    episode: int
+    """Episode of the schedule at which the system stands."""
+    theta: float | None
+    """None where it is unknown."""
+    seed: int
+    value: float
+    """Its return."""
+    video: Path | None
+    """None if there is no video."""
+    unfilmed: str | None = None
+    """Why there is none."""
+
+
+def config_of(directory: Path) -> RunConfig:
+    """Return the configuration of the run in a directory."""
+    path = directory / CONFIG_FILE
+    require(
+        path.is_file(),
+        f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. For a "
+        "study, name one of the directories in it.",
+    )
+    return read_config(path)
+
+
+def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
+    """Roll out the newest policy of a run without exploration, and film it.
+
+    The run may be finished or running; its files are only read.  The rollout is the
+    one by which the policy would be evaluated in that episode, with the same random
+    streams.  Without the video extra, or if the environment does not render itself,
+    it is rolled out all the same unless ``out`` asks for a video.
+
+    Args:
+        directory: The run.
+        scene: On which system.
+        out: The mp4 (default: in the run's ``videos/``).
+    """
+    config = config_of(directory)
+    seed = config.seed if scene.seed is None else scene.seed
+    at_least("--seed", seed, 0)
+    if scene.fps is not None:
+        positive("--fps", scene.fps)
+    policy, learned = newest_policy(directory, config)
+    number = learned if scene.episode is None else scene.episode
+    clock = _clock(directory, config, number)
+    if scene.theta is not None:
+        config = replace(config, drift=Constant(value=scene.theta))
+    natural_fps, unfilmed = _natural_fps(config, required=out is not None)
+    render_mode = "rgb_array" if unfilmed is None else None
+    with contextlib.closing(environment_of(config, render_mode)) as env:
+        env.reset(seed=0, options=clock)
+        theta = None if math.isnan(env.theta) else env.theta
+        watch: Watch = unwatched
+        if unfilmed is None:
+            at = "" if theta is None else f"-theta{theta:.4g}"
+            name = f"play-{learned:06d}-episode{number}{at}-s{seed}.mp4"
+            path = directory / "videos" / name if out is None else out
+            out, title, fps = path, policy_title(learned), scene.fps or natural_fps
+            watch = lambda env, _: filmed(path, env, title, fps)
+        value = evaluate(policy, env, episodes=1, seed=seed, place=clock, watch=watch)
+    return Played(learned, number, theta, seed, value, out, unfilmed)
+
+
+def _natural_fps(config: RunConfig, *, required: bool) -> tuple[float, str | None]:
+    """Return the frames a second of a run, and why it can't be filmed, if so."""
+    try:
+        return check_video(config), None
+    except InputError as reason:
+        if required:
+            raise
+        return math.nan, str(reason)
+
+
+def policy_title(learned: int) -> str:
+    """Return the caption of a checkpoint's policy."""
+    return f"policy after {learned} episode{'' if learned == 1 else 's'}"
+
+
+def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
+    """Return the policy of the newest readable checkpoint, and its episodes.
+
+    Raises:
+        InputError: There is no checkpoint yet.
+        CorruptFile: No checkpoint can be read.
+    """
+    agent = make_agent(config)
+    template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
+
+    def load(path: Path, episodes: int) -> State:
+        return load_checkpoint(path, episodes, template)
+
+    state, episodes = newest(directory, load)
+    return agent.policy(state), episodes
+
+
+def _clock(directory: Path, config: RunConfig, number: int) -> dict[str, int]:
+    """Return the reset options of episode n."""
+    require(number >= 1, f"--episode counts from 1, received {number}.")
+    path = directory / RECORDS_FILE
+    records = read_records(path) if path.is_file() else []
+    require(
+        config.clock == "episodes" or number <= len(records) + 1,
+        f"The schedule of {directory} counts steps, so θ of episode {number} is "
+        f"unknown until the {number - 1} episodes before it have been run; there are "
+        f"{len(records)}. Choose an earlier --episode, or --theta.",
+    )
+    steps = sum(record.steps for record in records[: number - 1])
+    return {"episode": number, "steps": steps}
