@@ -144,6 +144,7 @@ def test_files_in_the_current_directory_are_not_executed(
 def test_a_study_finds_a_custom_environment_in_the_current_directory(
     tmp_path: Path,
 ) -> None:
+    write_hostile_files(tmp_path)
     (tmp_path / "my_cart.py").write_text(CART)
     (tmp_path / "study.toml").write_text(toml_text(CUSTOM))
     driver = "import sys; from driftrl.cli.main import main; sys.exit(main())"

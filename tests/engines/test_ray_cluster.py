@@ -129,7 +129,7 @@ class Killer:
                 return
 
     def _has_finished_an_episode(self, name: str, process: int) -> bool:
-        newest = max((self.out / name / "memory").glob("0*.npz"), default=None)
+        newest = max((self.out / name / "checkpoint").glob("0*"), default=None)
         with contextlib.suppress(OSError):
             began = Path(f"/proc/{process}").stat().st_mtime
             return newest is not None and newest.stat().st_mtime > began

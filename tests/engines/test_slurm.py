@@ -104,9 +104,9 @@ def test_time_limits(
             time_limit(partition, minutes)
     else:
         assert time_limit(partition, minutes) == limit
-    assert slurm.calls("sinfo")[0].endswith(f"--partition {partition}") == bool(
-        partition
-    )
+    # Slurm refuses these two together.
+    expected = f"--partition={partition}" if partition else "--all"
+    assert slurm.calls("sinfo")[0].endswith(f"%P|%L|%l {expected}")
 
 
 def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: Any) -> None:

@@ -130,7 +130,8 @@ def test_a_study_with_preempted_jobs_and_a_killed_driver_equals_a_local_one(
     assert driver(study, plain, "--workers", "2").wait() == 0
     first = driver(study, slurm, "--on", "slurm")
     try:
-        wait_until(lambda: _in_the_middle(slurm) != [], 400)
+        wait_until(lambda: first.poll() is not None or _in_the_middle(slurm) != [], 400)
+        assert first.poll() is None
     finally:
         first.kill()
         first.wait()

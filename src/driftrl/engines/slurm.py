@@ -394,8 +394,8 @@ def time_limit(partition: str, minutes: int) -> int:
     Raises:
         InputError: There is no such partition, or it does not allow so much.
     """
-    named = ["--partition", partition] if partition else []
-    done = _call("sinfo", "--all", "--noheader", "--format", "%P|%L|%l", *named)
+    chosen = f"--partition={partition}" if partition else "--all"
+    done = _call("sinfo", "--noheader", "--format", "%P|%L|%l", chosen)
     require(done.returncode == 0, f"Slurm does not answer: {_one_line(done.stderr)}")
     rows = [line.split("|") for line in done.stdout.splitlines()]
     rows = [row for row in rows if partition or row[0].endswith("*")]
