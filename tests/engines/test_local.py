@@ -92,36 +92,27 @@ from pathlib import Path
 Path(__file__).with_suffix(".executed").touch()
 raise RuntimeError("executed from the current directory")
 """
-CART = """
-import gymnasium, numpy as np
+RULE = """
+from dataclasses import dataclass
 
-class Cart(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (1,))
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+@dataclass(frozen=True)
+class Recent:
+    episodes: int
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.steps = np.zeros(1, np.float32), 0
-        return self.x, {}
-
-    def step(self, action):
-        self.steps += 1
-        self.x = (self.x + 0.1 * np.asarray(action, np.float32)).clip(-10, 10)
-        return self.x, float(-abs(self.x[0])), False, self.steps >= 4, {}
+    def first_retained(self, n, evidence):
+        return max(1, n - self.episodes)
 """
 CUSTOM: dict[str, Any] = {
     "name": "custom",
     "title": "t",
     "summary": "s",
-    "task": "my_cart:Cart",
+    "task": "pendulum",
     "methods": ["sw-ombrl"],
     "seeds": [0],
     "settings": {
-        "episodes": 1,
-        "agent": {
-            "model": {"members": 2, "hidden": [8]},
-            "sac": {"hidden": [8], "batch_size": 4},
-        },
+        **TINY,
+        "episodes": 3,
+        "forgetting": {"kind": "my_rules:Recent", "episodes": 1},
     },
 }
 
@@ -141,11 +132,11 @@ def test_files_in_the_current_directory_are_not_executed(
     assert list(tmp_path.glob("*.executed")) == []
 
 
-def test_a_study_finds_a_custom_environment_in_the_current_directory(
+def test_a_study_finds_a_users_rule_in_the_current_directory(
     tmp_path: Path,
 ) -> None:
     write_hostile_files(tmp_path)
-    (tmp_path / "my_cart.py").write_text(CART)
+    (tmp_path / "my_rules.py").write_text(RULE)
     (tmp_path / "study.toml").write_text(toml_text(CUSTOM))
     driver = "import sys; from driftrl.cli.main import main; sys.exit(main())"
     done = subprocess.run(
@@ -157,5 +148,8 @@ def test_a_study_finds_a_custom_environment_in_the_current_directory(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (rows,) = tmp_path.glob("out/*/episodes.jsonl")
-    assert json.loads(rows.read_text())["steps"] == 4
+    retained = [
+        json.loads(row)["first_retained"] for row in rows.read_text().splitlines()
+    ]
+    assert retained == [1, 1, 2]
     assert list(tmp_path.glob("*.executed")) == []

@@ -17,7 +17,6 @@ import pytest
 from driftrl.config.engine import EngineConfig, Resources, SlurmConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import toml_text
-from driftrl.engines import slurm as slurm_engine
 from driftrl.engines.launcher import Status, episodes_done, run_all
 from driftrl.engines.slurm import SlurmEngine
 from driftrl.envs.tasks import configure
@@ -161,17 +160,15 @@ def _in_the_middle(out: Path) -> list[Path]:
     return [place for place in running(out) if 2 <= episodes_done(place) < EPISODES / 3]
 
 
-def test_what_a_site_needs_besides_reaches_slurm(
-    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_further_options_and_setup_lines_reach_slurm(
+    cluster: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "site"
-    command = ["sh", "-c", 'cat > /dev/null; echo "set up: $DRIFTRL_SET_UP"']
-    monkeypatch.setattr(slurm_engine, "worker_command", lambda *_: command)
+    out, prepared = tmp_path / "site", tmp_path / "prepared"
     slurm = SlurmConfig(
         partition="low",
         at_once=1,
         extra={"nice": 7, "comment": "its # $(touch it); touch it", "hold": True},
-        setup=("export DRIFTRL_SET_UP='by the study'",),
+        setup=("X='before the run'", f"echo $X >> {prepared}"),
     )
     engine, shown = SlurmEngine(replace(CONFIG, slurm=slurm)), list[dict[str, str]]()
 
@@ -182,15 +179,14 @@ def test_what_a_site_needs_besides_reaches_slurm(
             shown.append(dict(re.findall(r"(\w+)=(\S*)", text)))
             shell("scontrol", "release", job)
 
-    runs = [tiny(seed=seed) for seed in range(2)]
+    runs = [tiny(seed=seed, episodes=1) for seed in range(2)]
     assert run_all(runs, out, engine, on_status=look) == ()
     job = shown[0]
     assert (job["Nice"], job["ArrayTaskThrottle"]) == ("7", "1")
     assert job["Priority"] == "0", "it is held"
     assert job["Comment"] == "its"  # as far as a blank
     assert not list(tmp_path.rglob("it")) and not Path("it").exists()
-    for run in runs:
-        assert (out / run.name / "log.txt").read_text() == "set up: by the study\n"
+    assert prepared.read_text() == "before the run\n" * 2
 
 
 @pytest.mark.kill

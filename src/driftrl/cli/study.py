@@ -39,8 +39,7 @@ class Arguments:
     account: str | None = None
     """Slurm account (default: the study's, or yours)."""
     patience: float | None = None
-    """Minutes without a finished episode after which a run is stopped (default: the
-    study's, or 60)."""
+    """Minutes without an episode after which a run is stopped (default: 60)."""
     track: str | None = None
     """Also log every episode to tensorboard or wandb."""
 
