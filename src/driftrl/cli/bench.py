@@ -15,7 +15,6 @@ from driftrl.config.deep import (
     LearningConfig,
     SACConfig,
 )
-from driftrl.training.process import prepare
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,6 @@ def main(argv: list[str]) -> int:
         "policy) and the matrix products they consist of."
     )
     arguments = parse(Arguments, argv, "bench", summary)
-    prepare(os.environ)
     from driftrl.training.speed import Speed, measure
 
     speeds: dict[str, Speed] = {

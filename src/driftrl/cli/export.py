@@ -1,6 +1,5 @@
 """``driftrl export``: the newest policy of a run, for a robot."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,6 @@ import tyro
 
 from driftrl.cli.options import parse, print_json
 from driftrl.errors import require
-from driftrl.training.process import prepare
 
 _NO_BOUNDS = (
     "not known. For policy.command, which needs them, export with --low and --high; "
@@ -42,7 +40,6 @@ def main(argv: list[str]) -> int:
         "neither driftrl nor JAX to be evaluated. The run is not disturbed."
     )
     arguments = parse(Arguments, argv, "export", summary)
-    prepare(os.environ)
     from driftrl import exported
     from driftrl.export import export
     from driftrl.video import policy_title

@@ -11,6 +11,7 @@ import sys
 import driftrl
 from driftrl.errors import DriftrlError, unknown_name
 from driftrl.plugins import add_search_directory
+from driftrl.training.process import prepare
 
 # Name, one line of help.  A command's module is imported when it is asked for.
 COMMANDS = {
@@ -75,6 +76,7 @@ def _dispatch(argv: list[str]) -> int:
     if command not in COMMANDS:
         raise unknown_name("command", command, COMMANDS)
     add_search_directory(os.getcwd())
+    prepare(os.environ)  # before JAX is imported
     module = _MODULES.get(command, command.replace("-", "_"))
     return importlib.import_module(f"driftrl.cli.{module}").main(argv[1:])
 

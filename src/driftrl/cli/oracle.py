@@ -1,6 +1,5 @@
 """``driftrl oracle``: J*(θ), its source, and its error."""
 
-import os
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Literal
 
@@ -10,7 +9,6 @@ from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import oracle_progress
 from driftrl.envs.tasks import task_named
 from driftrl.errors import require
-from driftrl.training.process import prepare
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ def main(argv: list[str]) -> int:
     changes = {name: value for name, value in changes.items() if value is not None}
     environment = replace(task.environment, **changes)
     thetas = arguments.theta or {task.drift(n): n for n in range(1, task.episodes + 1)}
-    prepare(os.environ)
     from driftrl.oracles.table import StoredOracle, settings_for
 
     settings = settings_for(task.plant)

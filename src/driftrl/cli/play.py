@@ -9,7 +9,6 @@ import tyro
 
 from driftrl.cli.options import parse, print_json
 from driftrl.errors import require
-from driftrl.training.process import prepare
 from driftrl.video import headless
 
 
@@ -46,7 +45,6 @@ def main(argv: list[str]) -> int:
         f"--out must end in .mp4, received {arguments.out}.",
     )
     headless(os.environ)
-    prepare(os.environ)
     from driftrl.video import Scene, play, policy_title
 
     scene = Scene(arguments.episode, arguments.theta, arguments.seed, arguments.fps)

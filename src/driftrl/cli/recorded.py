@@ -1,7 +1,6 @@
 """Recorded runs, and all that has to be said of them before they are compared."""
 
 import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
@@ -15,7 +14,6 @@ from driftrl.config.toml import from_dict
 from driftrl.drift.schedules import SCHEDULES, Schedule
 from driftrl.errors import InputError, counted
 from driftrl.memory.forgetting import FORGETTING, ForgettingRule
-from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
     from driftrl.oracles.values import OracleTable
@@ -134,7 +132,6 @@ def compare(directory: Path, *, returns_only: bool = False) -> "Comparison":
         directory: Directory of a study or of a single run.
         returns_only: Ask no oracle, for one that must be trained takes its time.
     """
-    prepare(os.environ)
     from driftrl.oracles.values import OracleTable
     from driftrl.results.comparison import compare_problems
 

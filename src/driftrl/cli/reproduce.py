@@ -1,6 +1,5 @@
 """``driftrl reproduce``: a figure of the paper, from the plan to the report."""
 
-import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from driftrl.config.toml import read_toml, to_dict
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.progress import read_progress
 from driftrl.errors import require
-from driftrl.training.process import prepare
 from driftrl.training.study import Study, find_study, read_study
 
 FIGURES = {
@@ -97,7 +95,6 @@ def main(argv: list[str]) -> int:
 
 def make_plan(name: str, arguments: Arguments, workers: int) -> Plan:
     """Return what a study takes: by the pace of runs that are there, else expected."""
-    prepare(os.environ)
     from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
 
     path = find_study(name)

@@ -1,6 +1,5 @@
 """``driftrl robot``: a machine, or its twin, on the other side of a wire."""
 
-import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Delays, Timing
 from driftrl.robot.transport import check_access, read_token
-from driftrl.training.process import prepare
 
 if TYPE_CHECKING:
     from driftrl.exported import Policy
@@ -86,7 +84,6 @@ def main(argv: list[str]) -> int:
         coast=arguments.coast,
         real_time=arguments.real_time,
     )
-    prepare(os.environ)
     machine, limits = _machine(arguments)
     log = EventLog(_print_event, arguments.log)
     # A robot that is asked to end must stop its machine first, as at Ctrl-C.

@@ -29,7 +29,6 @@ from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 from driftrl.records import BESIDE_SETTINGS, CONFIG_FILE
 from driftrl.tracking import tracking
-from driftrl.training.process import prepare
 from driftrl.types import EpisodeRecord
 from driftrl.video import headless, require_installed
 
@@ -54,7 +53,6 @@ def main(argv: list[str]) -> int:
     if robot is not None:
         check_answers_in_time(config, robot.robot)
     out = Path(options.out) if options.out else Path("runs") / config.name
-    prepare(os.environ)
     camera = _camera(options.video_every, config, out)
     continued = {"resume": options.resume, "change": options.change}
     try:

@@ -1,10 +1,8 @@
 """``driftrl theory``: a window from the bound or from data, and an audit of σ."""
 
 import importlib
-import os
 
 from driftrl.errors import unknown_name
-from driftrl.training.process import prepare
 
 # Name, module, one line of help, as for the commands themselves.
 QUESTIONS: dict[str, tuple[str, str]] = {
@@ -32,6 +30,5 @@ def main(argv: list[str]) -> int:
         return 0
     if argv[0] not in QUESTIONS:
         raise unknown_name("question of driftrl theory", argv[0], QUESTIONS)
-    prepare(os.environ)
     module, _ = QUESTIONS[argv[0]]
     return importlib.import_module(module).main(argv[1:])
