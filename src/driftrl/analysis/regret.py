@@ -20,7 +20,7 @@ import polars
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from driftrl.analysis.load import Oracle, with_oracle
+from driftrl.analysis.load import Oracle, Results, with_oracle
 from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import (
     Estimate,
@@ -405,6 +405,26 @@ def oracle_warnings(runs: Sequence[polars.DataFrame]) -> list[str]:
 
 
 # JSON.
+
+
+def results_document(results: Results) -> dict[str, Any]:
+    """Return the regret on every problem with J* as plain data for JSON."""
+    summaries = known_summaries(summarize(results.frame))
+    known = {summary.problem for summary in summaries}
+    unknown = {
+        problem: reason
+        for problem, reason in results.oracles.items()
+        if problem not in known
+    }
+    return {
+        "problems": [
+            regret_document(summary, results.oracles[summary.problem])
+            for summary in summaries
+        ],
+        "unknown": unknown,
+        "not_started": list(results.not_started),
+        "notes": list(results.notes),
+    }
 
 
 def regret_document(summary: ProblemSummary, oracle: str = "") -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """``driftrl regret``: the cumulative dynamic regret of recorded runs."""
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.cli.progress import oracle_progress
+from driftrl.training.process import prepare
 
 
 @dataclass(frozen=True)
@@ -27,75 +29,70 @@ def main(argv: list[str]) -> int:
     """Print the regret of recorded runs."""
     summary = "Print the cumulative dynamic regret of recorded runs, method by method."
     arguments = parse(Arguments, argv, "regret", summary)
+    prepare(os.environ)
     from driftrl.analysis.load import read_results
-    from driftrl.analysis.regret import known_summaries, regret_document, summarize
+    from driftrl.analysis.regret import LAST_EPISODES, regret, results_document
 
     with oracle_progress() as progress:
         results = read_results(
             arguments.directories, oracle=arguments.oracle, progress=progress
         )
-    summaries = known_summaries(summarize(results.frame))
-    known = {summary.problem for summary in summaries}
-    unknown = [f"{k}: {why}" for k, why in results.oracles.items() if k not in known]
+    document = results_document(results)
+    unknown = [
+        f"No regret for {name}: {why}" for name, why in document["unknown"].items()
+    ]
     for note in (*results.notes, *unknown):
         print(f"driftrl: {note}", file=sys.stderr)
-    documents = [regret_document(s, results.oracles[s.problem]) for s in summaries]
     if arguments.json:
-        print_json(
-            {
-                "problems": documents,
-                "not_started": list(results.not_started),
-                "notes": list(results.notes),
-            }
-        )
+        print_json(document)
         return 0
-    for document in documents:
-        _print_problem(document)
+    for part in regret(results.frame).partition_by("problem", maintain_order=True):
+        rows = part.to_dicts()
+        problem, episodes = rows[0]["problem"], rows[0]["episodes"]
+        print(f"{problem}: R_N after N = {episodes} episodes")
+        print(f"{results.oracles[problem]}\n")
+        print_table(
+            [
+                *("method", "seeds", "R_N", "standard error"),
+                "95 % bootstrap interval",
+                f"short of J*, last {min(LAST_EPISODES, episodes)}",
+                "minutes a run",
+            ],
+            [
+                [
+                    *(row["method"], row["seeds"], _number(row["regret"])),
+                    *(_number(row["standard_error"]), _interval(row, "bootstrap_")),
+                    _number(row["gap"], ".1%"),
+                    _number(row["minutes"], ".1f"),
+                ]
+                for row in rows
+            ],
+        )
+        paired = [row for row in rows if row["difference"] is not None]
+        if paired:
+            print(f"\nDifference to {rows[0]['baseline']}, paired by seed:\n")
+            print_table(
+                ["method", "seeds", "R_N difference", "95 % bootstrap", "95 % t"],
+                [
+                    [
+                        *(row["method"], row["paired_seeds"]),
+                        _number(row["difference"]),
+                        _interval(row, "difference_bootstrap_"),
+                        _interval(row, "difference_"),
+                    ]
+                    for row in paired
+                ],
+            )
+        print()
+    for problem in document["problems"]:
+        for warning in problem["warnings"]:
+            print(f"Warning: {warning}\n")
     return 0
 
 
-def _print_problem(document: dict) -> None:
-    title = f"{document['problem']}: R_N after N = {document['episodes']} episodes"
-    print(f"{title}\n{'=' * len(title)}\n{document['oracle']}\n")
-    methods = document["methods"].items()
-    names = ("R_N", "standard error", "95 % bootstrap interval")
-    last = f"short of J*, last {document['gap_episodes']}"
-    print_table(
-        ["method", "seeds", *names, last, "minutes a run"],
-        [
-            [
-                *(name, len(row["seeds"]), *_cells(row["final_regret"])),
-                f"{row['gap']['mean']:.1%}" if row["gap"] else "–",
-                f"{row['minutes']:.1f}",
-            ]
-            for name, row in methods
-        ],
-    )
-    paired = [(name, row["minus_baseline"]) for name, row in methods]
-    paired = [(name, row) for name, row in paired if row]
-    if paired:
-        print(f"\nDifference to {document['baseline']}, paired by seed:\n")
-        names = ("R_N difference", "standard error", "95 % bootstrap", "95 % t")
-        print_table(
-            ["method", "seeds", *names],
-            [
-                [name, len(row["seeds"]), *_cells(row), _range(row["t_interval"])]
-                for name, row in paired
-            ],
-        )
-    for warning in document["warnings"]:
-        print(f"\nWarning: {warning}")
-    print()
+def _number(value: float | None, digits: str = ".0f") -> str:
+    return "–" if value is None else f"{value:{digits}}"
 
 
-def _cells(estimate: dict) -> list[str]:
-    error = estimate["standard_error"]
-    return [
-        f"{estimate['mean']:.0f}",
-        "–" if error is None else f"{error:.0f}",
-        _range(estimate["bootstrap_interval"]),
-    ]
-
-
-def _range(ends: list[float | None]) -> str:
-    return "–" if None in ends else f"[{ends[0]:.0f}, {ends[1]:.0f}]"
+def _interval(row: dict[str, Any], prefix: str) -> str:
+    return f"[{_number(row[prefix + 'low'])}, {_number(row[prefix + 'high'])}]"
