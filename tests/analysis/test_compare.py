@@ -282,7 +282,9 @@ def test_one_problem_without_an_optimum_is_judged_by_its_return(
 def test_several_problems_are_judged_by_the_optimum(tmp_path: Path, grid: Add) -> None:
     grid([0.1, 0.2])
     # J* is 40, 40 on one problem, and 80, −20 on the other.
-    table = found(tmp_path, {11: 40.0, 12: 40.0, 21: 80.0, 22: -20.0}.__getitem__)
+    table = found(
+        tmp_path, {11.0: 40.0, 12.0: 40.0, 21.0: 80.0, 22.0: -20.0}.__getitem__
+    )
     assert table.measure == OPTIMALITY
     assert table.problems == ("rate = 0.1", "rate = 0.2")
     first, second = table.scores["sw-ombrl"]

@@ -214,9 +214,13 @@ def test_returns_are_summarized_without_an_optimum(five_seeds: Study) -> None:
 def test_frames_that_cannot_be_compared_are_refused(study: Study) -> None:
     frame = study.add("sombrl", 0, [-110.0, -120.0]).frame()
     with pytest.raises(InputError, match="oracle="):
-        driftrl.regret(frame.with_columns(optimal_return=polars.lit(None, float)))
+        driftrl.regret(
+            frame.with_columns(optimal_return=polars.lit(None, polars.Float64))
+        )
     with pytest.raises(InputError, match="episodes"):
-        driftrl.regret(frame.with_columns(achieved_return=polars.lit(None, float)))
+        driftrl.regret(
+            frame.with_columns(achieved_return=polars.lit(None, polars.Float64))
+        )
     with pytest.raises(InputError):
         driftrl.regret(frame.clear())
     copy = frame.with_columns(directory=polars.lit("copy"))

@@ -9,6 +9,7 @@ within each problem.  With few seeds these intervals are too narrow.
 Axis letters: ``K`` runs, ``R`` resamples, ``T`` thresholds.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -347,7 +348,7 @@ def aggregate_scores(
             median=estimate(name, problem_median),
             optimality_gap=None
             if target is None
-            else estimate(name, lambda one: optimality_gap(one, target)),
+            else estimate(name, functools.partial(optimality_gap, target=target)),
             profile=estimate(
                 name, lambda one: performance_profile(oriented(one), thresholds)
             ),

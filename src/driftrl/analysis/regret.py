@@ -312,7 +312,7 @@ def _summarize_method(
         gap_outside_resets=_final_mean(gaps, skipped),
         final_return=_final_mean(early, nothing),
         final_return_outside_resets=_final_mean(early, skipped),
-        minutes=float(np.mean([run["wall_s"].sum() for run in runs])) / 60,
+        minutes=sum(float(run["wall_s"].sum()) for run in runs) / len(runs) / 60,
     )
 
 
