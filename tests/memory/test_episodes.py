@@ -225,7 +225,7 @@ def test_files_of_forgotten_episodes_are_not_opened(tmp_path: Path, first: int) 
     _assert_equal(loaded.since(first), memory.since(first))
     assert loaded.since(first).offset == memory.since(first).offset
     if first > 1:
-        with pytest.raises(InputError, match=f"released.*from {first} on"):
+        with pytest.raises(CorruptFile, match=f"Episode {first - 1} is missing"):
             loaded.since(first - 1)
     for one in (loaded, memory):
         assert one.append(_episode(3, seed=9)) == 4
@@ -234,8 +234,24 @@ def test_files_of_forgotten_episodes_are_not_opened(tmp_path: Path, first: int) 
 
 def test_a_file_of_another_length_is_refused(tmp_path: Path) -> None:
     save_episode(tmp_path, 1, _episode(5))
-    with pytest.raises(CorruptFile, match=r"000001.npz' holds 5 .* record says 6"):
+    with pytest.raises(CorruptFile, match=r"000001.npz.*5 transitions.* 6"):
         _loaded(tmp_path, [6])
+
+
+def test_released_episodes_are_read_again(tmp_path: Path) -> None:
+    memory, loaded = _filled(4, 1, 7), EpisodeMemory(3, 2)
+    for number in (1, 2):
+        save_episode(tmp_path, number, memory.episode(number))
+    load_memory(tmp_path, loaded, memory.history[:2], 2)
+    loaded.append(memory.episode(3))  # has no file yet
+    loaded.release(before=3)
+    origin = loaded.since(3).origin
+    _assert_equal(loaded.since(1), memory.since(1))
+    assert loaded.since(1).offset == 0 and loaded.since(2).offset == 4
+    assert loaded.since(1).origin is not origin
+    for each in (memory, loaded):
+        each.append(_episode(2, seed=9))
+    _assert_equal(loaded.since(2), memory.since(2))
 
 
 def test_an_episode_that_did_not_count_is_replaced(tmp_path: Path) -> None:

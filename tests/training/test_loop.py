@@ -12,7 +12,7 @@ import pytest
 from driftrl.agents.gp_mpc import GPPolicy
 from driftrl.config.gp import ICEMConfig
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
+from driftrl.config.toml import overridden, read_toml
 from driftrl.drift.schedules import Step
 from driftrl.envs.drifting import (
     DriftingEnv,
@@ -22,11 +22,10 @@ from driftrl.envs.drifting import (
     make_env,
 )
 from driftrl.envs.tasks import task_named
-from driftrl.errors import CorruptFile, EnvironmentFault, InputError
+from driftrl.errors import EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import loop
 from driftrl.training.assembly import check_run
-from driftrl.training.checkpoint import saved_checkpoints
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
 
@@ -144,13 +143,6 @@ def test_resumed_equals_uninterrupted(
     assert run(tiny, tmp_path / "parts", resume=True) == whole
 
 
-def test_a_finished_run_is_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
-    run(tiny, tmp_path)
-    before = (tmp_path / "episodes.jsonl").read_bytes()
-    run(tiny, tmp_path, resume=True)
-    assert (tmp_path / "episodes.jsonl").read_bytes() == before
-
-
 def test_a_run_may_become_longer(tiny: RunConfig, tmp_path: Path) -> None:
     whole = run(tiny, tmp_path / "whole")
     shorter = dataclasses.replace(tiny, episodes=2)
@@ -165,88 +157,6 @@ def test_a_run_may_become_longer(tiny: RunConfig, tmp_path: Path) -> None:
         run(shorter, tmp_path / "parts", resume=True)
 
 
-def test_rows_and_files_past_the_checkpoint_do_not_count(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    whole = run(tiny, tmp_path / "whole")
-    run_until(tiny, tmp_path / "parts", 3, resume=False)
-    with open(tmp_path / "parts" / "episodes.jsonl", "ab") as file:
-        file.write(b'{"episode": 4, "the')  # torn by a power cut
-    (tmp_path / "parts" / "memory" / "000004.npz").write_bytes(b"half")
-    assert run(tiny, tmp_path / "parts", resume=True) == whole
-
-
-def test_a_damaged_checkpoint_costs_one_episode(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    whole = run(tiny, tmp_path / "whole")
-    run_until(tiny, tmp_path / "parts", 3, resume=False)
-    assert saved_checkpoints(tmp_path / "parts" / "checkpoint") == [2, 3]
-    damaged = tmp_path / "parts" / "checkpoint" / "000003" / "state.npz"
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 1
-    damaged.write_bytes(bytes(content))
-    said: list[str] = []
-    loop.run(tiny, tmp_path / "parts", resume=True, on_episode=ignore, warn=said.append)
-    assert len(said) == 1 and "000003 is damaged" in said[0]
-    assert "Falling back" in said[0]
-    assert rows_of(tmp_path / "parts") == whole
-
-
-def test_no_readable_checkpoint_is_an_error_that_touches_nothing(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    run_until(tiny, tmp_path, 3, resume=False)
-    for number in ("000002", "000003"):
-        (tmp_path / "checkpoint" / number / "state.npz").write_bytes(b"")
-    before = (tmp_path / "episodes.jsonl").read_bytes()
-    with pytest.raises(CorruptFile, match="can't be continued.*choose another dir"):
-        run(tiny, tmp_path, resume=True)
-    assert (tmp_path / "episodes.jsonl").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        (None, "episodes.jsonl is missing.* 3 episodes far"),
-        (1, "holds 1 complete rows where 3 were expected"),
-    ],
-)
-def test_missing_rows_are_an_error(
-    tiny: RunConfig, tmp_path: Path, rows: int | None, sentence: str
-) -> None:
-    run_until(tiny, tmp_path, 3, resume=False)
-    path = tmp_path / "episodes.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.unlink() if rows is None else path.write_bytes(b"".join(lines[:rows]))
-    with pytest.raises(CorruptFile, match=sentence):
-        run(tiny, tmp_path, resume=True)
-
-
-def test_a_torn_last_row_is_written_again(tiny: RunConfig, tmp_path: Path) -> None:
-    whole = run(tiny, tmp_path / "whole")
-    run(tiny, tmp_path / "torn")
-    path = tmp_path / "torn" / "episodes.jsonl"
-    path.write_bytes(path.read_bytes()[:-20])
-    told: list[str] = []
-    loop.run(tiny, path.parent, resume=True, on_episode=ignore, warn=told.append)
-    assert rows_of(path.parent) == whole
-    (sentence,) = told
-    assert "holds 4 whole rows where 5 episodes had ended" in sentence
-    assert sentence.endswith("the run goes on after episode 4.")
-
-
-def test_a_directory_with_another_run_is_refused(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    run_until(tiny, tmp_path, 1, resume=False)
-    other = overridden(tiny, {"forgetting": {"window": 3}})
-    with pytest.raises(
-        InputError, match=r"different run: forgetting\.window is 2 there and 3 here"
-    ):
-        run(other, tmp_path, resume=True)
-
-
 def test_a_refused_run_leaves_nothing(tiny: RunConfig, tmp_path: Path) -> None:
     unknown = overridden(tiny, {"environment": {"parameter": "gear"}})
     falling = dataclasses.replace(tiny, drift=Step(theta_min=-1.0, start=4))
@@ -256,17 +166,6 @@ def test_a_refused_run_leaves_nothing(tiny: RunConfig, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="The pendulum"):
             check_run(refused)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_without_an_episode_is_free(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    Session(tiny, tmp_path / "r", warn=ignore).close()
-    other = overridden(tiny, {"forgetting": {"window": 3}, "seed": 7})
-    rows = run(other, tmp_path / "r")
-    assert rows == run(other, tmp_path / "fresh")
-    written = [(tmp_path / name / "config.toml").read_text() for name in ("r", "fresh")]
-    assert written[0] == written[1]
 
 
 def test_a_directory_with_an_episode_that_was_not_learned_from_is_not_free(
@@ -283,43 +182,6 @@ def test_a_directory_with_an_episode_that_was_not_learned_from_is_not_free(
             run(other, tmp_path / "r", resume=resume)
     assert (tmp_path / "r" / "config.toml").read_bytes() == before
     assert run(tiny, tmp_path / "r", resume=True) == run(tiny, tmp_path / "whole")
-
-
-def test_only_files_of_runs_are_replaced(tiny: RunConfig, tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text("# by hand\n" + toml_text(to_dict(tiny)))
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="holds a different run"):
-        run(overridden(tiny, {"forgetting": {"window": 3}}), tmp_path)
-    assert path.read_bytes() == before
-    path.unlink()
-    (tmp_path / "episodes.jsonl").touch()  # of no episode
-    assert len(run(tiny, tmp_path)) == 5
-    path.unlink()
-    with pytest.raises(InputError, match="has episodes but no config.toml"):
-        run(tiny, tmp_path, resume=True)
-
-
-def test_a_begun_run_needs_resume(tiny: RunConfig, tmp_path: Path) -> None:
-    run_until(tiny, tmp_path, 1, resume=False)
-    with pytest.raises(InputError, match="already holds 1 episodes.*--resume"):
-        run(tiny, tmp_path)
-
-
-def test_two_processes_cannot_share_a_directory(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    def run_again(_: EpisodeRecord) -> None:
-        with pytest.raises(InputError, match="Another process is running"):
-            run(tiny, tmp_path, resume=True)
-
-    loop.run(
-        overridden(tiny, {"episodes": 1}),
-        tmp_path,
-        resume=False,
-        on_episode=run_again,
-        warn=ignore,
-    )
 
 
 @pytest.mark.parametrize("bad", ["observation", "reward"])

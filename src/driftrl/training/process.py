@@ -1,4 +1,4 @@
-"""What a process that runs driftrl sets up before JAX is imported."""
+"""Set up a process that runs driftrl, before JAX is imported."""
 
 import contextlib
 import os
@@ -27,10 +27,10 @@ def _compiled_code() -> Path:
 
 
 @contextlib.contextmanager
-def mended_cache() -> Iterator[None]:
-    """Compile within this; a cache of compiled code that was damaged is cleared.
+def repaired_cache() -> Iterator[None]:
+    """Compile within this context; a damaged cache of compiled code is cleared.
 
-    JAX writes the entries of its cache in place and never replaces one.  One that a
+    JAX writes the entries of its cache in place and never replaces one: one that a
     power cut has torn would cost its compilation, and a warning, at every start.
     """
     with _catching, warnings.catch_warnings(record=True) as raised:
@@ -52,8 +52,8 @@ def cores() -> int:
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Ask for one thread and for a cache of compiled code, unless the user has chosen.
 
-    Runs are many and small: side by side on one thread each they finish sooner than one
-    after the other on all, and a second start need not compile again.
+    Many small runs finish sooner side by side on one thread each than one after the
+    other on all, and a second start need not compile again.
     """
     for name, value in _ONE_THREAD.items():
         environment.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""The files of one run, and who may write them.
+"""The files of one run, and the lock on them.
 
 config.toml      the complete configuration, with the versions that ran it, and what
                  was changed on the way
@@ -12,22 +12,26 @@ heartbeat        touched by that process while it lives
 
 import contextlib
 import fcntl
-import functools
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import shutil
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+import driftrl
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text, upgraded
-from driftrl.errors import CorruptFile, InputError, require
+from driftrl.errors import CorruptFile, InputError, counted, require
 from driftrl.io import remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
@@ -49,7 +53,7 @@ from driftrl.records import (
     RECORDS_FILE,
     RecordWriter,
     complete_rows,
-    read_records,
+    readable_records,
     truncate_records,
 )
 from driftrl.training.checkpoint import (
@@ -58,16 +62,61 @@ from driftrl.training.checkpoint import (
     save_checkpoint,
     saved_checkpoints,
 )
-from driftrl.training.differences import Difference, all_said, differences
 from driftrl.types import Episode, EpisodeRecord, Precision
 
+Warn = Callable[[str], None]
 # Well within records.HEARTBEAT_LIMIT, by which others tell that this process lives.
 _BEAT_SECONDS = 10.0
-Warn = Callable[[str], None]
-_PENDING, _TOLD = "pending", "told.json"
+_PENDING, _THETA = "pending", "theta.json"
 _ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
 _SYSTEM = ("environment", "drift", "extra_drifts", "clock")
+# Settings that make a run another run.
+_IDENTITY = ("task", "method", "seed", "variant")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that differs between a stored run and the requested one."""
+
+    path: str
+    """Its dotted path."""
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """Return the two values, for messages."""
+        return f"{self.path} is {_brief(self.old)} there and {_brief(self.new)} here"
+
+    @property
+    def note(self) -> str:
+        """The change as ``config.toml`` records it."""
+        return f"{self.path} from {_brief(self.old)} to {_brief(self.new)}"
+
+
+def _brief(value: Any) -> str:
+    """Return a setting in a few words: of a table its kind and its numbers."""
+    if not isinstance(value, dict):
+        return repr(value)
+    kind = value.get("kind", "")
+    rest = [f"{k} {_brief(v)}" for k, v in value.items() if k != "kind"]
+    return f"{kind} ({', '.join(rest)})" if rest else kind
+
+
+def differences(
+    stored: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = ""
+) -> list[Difference]:
+    """Return the settings that differ; tables of one kind are compared key by key."""
+    result = []
+    for key in sorted(stored.keys() | asked.keys()):
+        old: Any = stored.get(key)
+        new: Any = asked.get(key)
+        tables = isinstance(old, dict) and isinstance(new, dict)
+        if tables and old.get("kind") == new.get("kind"):
+            result += differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            result.append(Difference(f"{prefix}{key}", old, new))
+    return result
 
 
 class RunDirectory:
@@ -85,33 +134,30 @@ class RunDirectory:
         """Open the directory of a new run, or of the same run to go on with it.
 
         Args:
-            path: The directory; made if it is not there.
+            path: The directory; created if needed.
             config: The run.
             resume: Whether episodes that are already there may be continued.
             change: Whether they may be continued with other settings.
-            warn: Is told what a user should know but needn't act on.
+            warn: Called with warnings.
 
         Raises:
-            InputError: The directory holds episodes of another run, or belongs to
-                another process.
+            InputError: The directory holds episodes of another run or of another
+                version, or another process has it open.
         """
         self.path = path
         self._config = config
-        self._forgetting = config.forgetting
         self._precision: Precision = np.float64
         self._warn = warn
-        path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(path / "lock", "a")  # noqa: SIM115 - held until close()
-        try:
-            self._take_lock()
-            self._changes = self._settle_config(config, resume, change)
-        except BaseException:
-            self._lock.close()
-            raise
-        remove_leftovers(path)
-        remove_leftovers(path / "memory")
-        remove_leftovers(path / _PENDING)
         self._records: RecordWriter | None = None
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = _take_lock(path)
+        try:
+            self._is_new, self._changes = self._compare(config, resume, change)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        for directory in (path, path / "memory", path / _PENDING):
+            remove_leftovers(directory)
         self._closed = threading.Event()
         (path / HEARTBEAT_FILE).touch()
         self._heart = threading.Thread(target=self._beat, daemon=True)
@@ -124,12 +170,14 @@ class RunDirectory:
         self.close()
 
     def close(self) -> None:
-        """Let others have the directory."""
+        """Release the directory; a second call does nothing."""
+        if self._closed.is_set():
+            return
         if self._records is not None:
             self._records.close()
         self._closed.set()
         self._heart.join()
-        self._lock.close()
+        os.close(self._lock)
 
     def _beat(self) -> None:
         """Touch the heartbeat until the directory is closed, then remove it."""
@@ -142,25 +190,32 @@ class RunDirectory:
     def restore(self, template: Any, memory: EpisodeMemory) -> Any:
         """Return the state at the newest readable checkpoint, and fill the memory.
 
-        Of the episodes only those are read that are still learned from, m(n) … n−1.
-        Rows and files of later episodes, which no checkpoint covers, no longer count.
+        Only the episodes m(n) … n−1 are read, and what else the forgetting rule asks
+        for.  Rows and files of later episodes, which no checkpoint covers, no longer
+        count.  Nothing is written before everything has been read.
 
         Args:
             template: A state of the same structure; returned if there is no checkpoint.
             memory: Empty; its precision is that of the files to come.
         """
-        state, episodes = self._newest_state(template)
-        self._write_changes(episodes)
-        history = self._settle_records(episodes)
+        rows: list[EpisodeRecord] = []
+        damage = None
+        if self._records_path.exists():
+            rows, damage = readable_records(self._records_path)
+        state, episodes = self._newest_state(template, len(rows), damage)
+        history = [EpisodeSummary.of(row) for row in rows[:episodes]]
         directory = self.path / "memory"
-        past = LazyEpisodes(
-            range(1, episodes + 1), functools.partial(load_episode, directory)
-        )
+        numbers = range(1, episodes + 1)
+        past = LazyEpisodes(numbers, partial(load_episode, directory))
         evidence = Evidence.of(history, past)
-        first = checked_first_retained(self._forgetting, episodes + 1, evidence)
+        first = checked_first_retained(self._config.forgetting, episodes + 1, evidence)
         load_memory(directory, memory, history, first)
-        self._records = RecordWriter(self._records_path)
         self._precision = memory.precision
+        if self._is_new or self._changes:
+            self._write_config(episodes)
+        if self._records_path.exists():
+            truncate_records(self._records_path, episodes)
+        self._records = RecordWriter(self._records_path)
         return state
 
     def append(self, record: EpisodeRecord, episode: Episode, state: Any) -> None:
@@ -170,176 +225,160 @@ class RunDirectory:
         save_episode(memory, record.episode, episode, self._precision)
         self._records.append(record)
         self.checkpoint(record.episode, state)
-        self._release()
+        self._remove_pending()
 
     def checkpoint(self, episodes: int, state: Any) -> None:
         """Store the state after so many episodes."""
         save_checkpoint(self.path / "checkpoint", episodes, state)
 
-    def hold(self, number: int, episode: Episode, theta: float) -> None:
+    def save_pending(self, number: int, episode: Episode, theta: float) -> None:
         """Store an episode that has ended, in full, until it has been learned from.
 
-        A simulator could repeat it; a machine can't.
+        A simulator could repeat it; a real machine can't.
         """
-        place = self.path / _PENDING
-        place.mkdir(exist_ok=True)
-        told = {"episode": number, "theta": theta if math.isfinite(theta) else None}
-        write_atomically(place / _TOLD, json.dumps(told).encode())
-        save_episode(place, number, episode)
+        pending = self.path / _PENDING
+        pending.mkdir(exist_ok=True)
+        known = theta if math.isfinite(theta) else None
+        write_atomically(pending / _THETA, json.dumps(known).encode())
+        save_episode(pending, number, episode)
 
-    def held(self, number: int) -> tuple[Episode, float] | None:
+    def load_pending(self, number: int) -> tuple[Episode, float] | None:
         """Return episode n and its θ, if it has ended and was not learned from yet.
 
         One that was recorded on another system than the run now has does not count.
         """
-        place = self.path / _PENDING
-        elsewhere = any(what.at.startswith(_SYSTEM) for what in self._changes)
-        if elsewhere or not episode_file(place, number).exists():
-            self._release()
+        pending = self.path / _PENDING
+        changed = any(change.path.startswith(_SYSTEM) for change in self._changes)
+        if changed or not episode_file(pending, number).exists():
+            self._remove_pending()
             return None
         try:
-            told = json.loads((place / _TOLD).read_bytes())
-            theta = math.nan if told["theta"] is None else float(told["theta"])
-            return load_episode(place, number), theta
-        except (CorruptFile, OSError, ValueError, KeyError, TypeError) as error:
+            theta = json.loads((pending / _THETA).read_bytes())
+            theta = math.nan if theta is None else float(theta)
+            return load_episode(pending, number), theta
+        except (CorruptFile, OSError, ValueError, TypeError, RecursionError) as error:
             self._warn(f"Episode {number} ended but can't be read: {error}")
             return None
 
     def change(self, config: RunConfig, from_episode: int) -> None:
         """Store other settings that hold from an episode on."""
         self._changes = differences(to_dict(self._config), to_dict(config))
-        self._config, self._forgetting = config, config.forgetting
-        self._write_changes(from_episode - 1)
+        self._config = config
+        self._write_config(from_episode - 1)
 
-    def remembered(self, memory: EpisodeMemory, first: int) -> EpisodeMemory:
-        """Return the memory with the episodes from ``first`` on, which it may lack."""
-        fuller = EpisodeMemory(*memory.sizes, memory.precision)
-        load_memory(self.path / "memory", fuller, memory.history, first)
-        return fuller
-
-    def _release(self) -> None:
-        """Remove what was held; its place among the episodes is taken."""
+    def _remove_pending(self) -> None:
         shutil.rmtree(self.path / _PENDING, ignore_errors=True)
-
-    def _settle_records(self, episodes: int) -> tuple[EpisodeSummary, ...]:
-        """Drop rows that don't count, and return what the others say."""
-        if not self._records_path.exists():
-            if episodes > 0:
-                raise CorruptFile(
-                    f"{self._records_path} is missing, though the run has come "
-                    f"{episodes} episodes far. Restore the file or start the run anew."
-                )
-            return ()
-        truncate_records(self._records_path, episodes)
-        return tuple(map(EpisodeSummary.of, read_records(self._records_path)))
 
     @property
     def _records_path(self) -> Path:
         return self.path / RECORDS_FILE
 
-    def _take_lock(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"Another process is running in {self.path}. Wait for it, stop it, or "
-                f"{_ELSEWHERE}."
-            ) from None
-
-    def _settle_config(
+    def _compare(
         self, config: RunConfig, resume: bool, change: bool
-    ) -> list[Difference]:
-        """Write the configuration, or compare it with the one there.
+    ) -> tuple[bool, list[Difference]]:
+        """Compare a configuration with the one that is there.
 
         Returns:
-            What is asked to be different, none if nothing is.
+            Whether the run is new, and otherwise which settings are to be changed.
         """
         path = self.path / CONFIG_FILE
-        if not path.exists():
+        done = max(saved_checkpoints(self.path / "checkpoint"), default=0)
+        has_episodes = (
+            done > 0
+            or (self._records_path.exists() and self._records_path.stat().st_size > 0)
+            or episode_file(self.path / _PENDING, 1).exists()
+        )
+        if not path.is_file():
             require(
-                not self._has_episodes(),
-                f"{self.path} has episodes but no config.toml, so it can't be "
-                f"known which run they belong to; {_ELSEWHERE}.",
+                not has_episodes,
+                f"{self.path} has episodes but no {CONFIG_FILE}, so it is unknown "
+                f"which run they belong to; {_ELSEWHERE}.",
             )
-            self._write_new(config)
-            return []
+            return True, []
         versions = read_toml(path).get("versions", {})
+        if has_episodes:
+            require_same_version(self.path)
+        elif versions:  # without versions it was written by hand: don't replace it
+            return True, []
         stored = read_config(path)
         differing = differences(to_dict(stored), to_dict(config))
-        # Of a run that never came to an episode nothing is lost.  A file without
-        # versions was not written here.
-        if differing and versions and not self._has_episodes():
-            self._write_new(config)
-            return []
-        done = self._done()
-        if differing and not (resume and _is_only_longer(stored, config, differing)):
-            _require_possible(stored, config, differing, done, self.path)
+        if differing and not (resume and _is_only_longer(differing)):
+            self._require_changeable(differing, min(done, stored.episodes))
             require(
                 resume and change,
-                f"{self.path} holds a different run: {all_said(differing)}. Ask for "
-                f"the run that is there, or {_ELSEWHERE}; --resume --change (from "
-                "Python: Session(…, resume=True, change=True)) goes on with these "
-                "settings.",
+                f"{self.path} holds a different run: {_joined(differing)}. Ask for the "
+                f"run that is there, or {_ELSEWHERE}; --resume --change (from Python: "
+                "Session(…, resume=True, change=True)) goes on with these settings.",
             )
-        if not resume and done:
-            raise InputError(
-                f"{self.path} already holds {done} episodes of this run. Add --resume "
-                f"(from Python: resume=True) to go on with it, or {_ELSEWHERE}."
-            )
+        require(
+            resume or not done,
+            f"{self.path} already holds {counted(done, 'episode')} of this run. Add "
+            f"--resume (from Python: resume=True) to go on with it, or {_ELSEWHERE}.",
+        )
         if done and versions != _versions():
             self._warn(
                 "This run was begun with other versions of its libraries; it goes on, "
                 "but need not equal an uninterrupted one bit for bit."
             )
-        return differing
+        return not has_episodes, differing
 
-    def _write_new(self, config: RunConfig) -> None:
-        """Store the configuration of a run that begins."""
-        table = {**to_dict(config), "versions": _versions()}
-        write_atomically(self.path / CONFIG_FILE, toml_text(table).encode())
+    def _require_changeable(self, differing: Sequence[Difference], done: int) -> None:
+        """Refuse changes that a run of ``done`` episodes can't take."""
+        for change in differing:
+            require(
+                change.path not in _IDENTITY,
+                f"{self.path} holds a different run: {_joined(differing)}. Its "
+                f"settings may change, but not its {change.path}; {_ELSEWHERE}.",
+            )
+            require(
+                change.path != "episodes" or change.new >= done,
+                f"The run in {self.path} can't become one of {change.new} episodes: "
+                f"{done} are done already.",
+            )
 
-    def _has_episodes(self) -> bool:
-        """Say whether any episode has ended here, learned from or not."""
-        rows = self._records_path
-        return (
-            self._done() > 0
-            or (rows.exists() and rows.stat().st_size > 0)
-            or episode_file(self.path / _PENDING, 1).exists()
-        )
-
-    def _write_changes(self, episodes: int) -> None:
-        """Store the changed configuration, and from which episode on it holds.
-
-        Not before a checkpoint was read that fits it.
-        """
-        if not self._changes:
-            return
+    def _write_config(self, episodes: int) -> None:
+        """Store the configuration, and from which episode on changes hold."""
         path = self.path / CONFIG_FILE
-        what = [change.noted for change in self._changes]
-        noted = {"from_episode": episodes + 1, "what": what}
-        history = [*read_toml(path).get("changes", []), noted]
-        table = {**to_dict(self._config), "changes": history, "versions": _versions()}
-        write_atomically(path, toml_text(table).encode())
+        table = to_dict(self._config)
+        if not self._is_new:
+            note = {
+                "from_episode": episodes + 1,
+                "what": [change.note for change in self._changes],
+            }
+            table["changes"] = [*read_toml(path).get("changes", []), note]
+        text = toml_text({**table, "versions": _versions()})
+        write_atomically(path, text.encode())
+        self._is_new = False
 
-    def _done(self) -> int:
-        return max(saved_checkpoints(self.path / "checkpoint"), default=0)
-
-    def _newest_state(self, template: Any) -> tuple[Any, int]:
+    def _newest_state(
+        self, template: Any, rows: int, damage: CorruptFile | None
+    ) -> tuple[Any, int]:
+        """Return the newest state whose episodes all have a readable row."""
         directory = self.path / "checkpoint"
-        saved = self._covered(saved_checkpoints(directory))
-        for episodes in reversed(saved):
+        saved = saved_checkpoints(directory)
+        covered = [episodes for episodes in saved if episodes <= rows]
+        if saved and not covered:
+            raise damage or CorruptFile(
+                f"{self._records_path} holds {counted(rows, 'row')} where "
+                f"{saved[0]} or {saved[-1]} were expected. Restore the file from a "
+                "copy, or start the run anew."
+            )
+        if covered != saved:
+            reason = damage or f"{self._records_path} holds {counted(rows, 'row')}."
+            self._warn(f"{reason} The run goes on after episode {covered[-1]}.")
+        for episodes in reversed(covered):
             try:
                 return load_checkpoint(directory, episodes, template), episodes
             except CorruptFile as error:
-                if self._changes and _is_whole(directory, episodes):
+                if self._changes and _is_readable(directory, episodes):
                     raise InputError(
                         f"The run in {self.path} can't go on with other settings: "
-                        f"{all_said(self._changes)}. What it has learned does not fit "
+                        f"{_joined(self._changes)}. What it has learned does not fit "
                         f"them: networks keep their sizes. For new ones {_ELSEWHERE}."
                     ) from error
                 self._warn(f"{error} Falling back to the one before it.")
         # A run stopped between its first row and its first checkpoint has one row.
-        if saved or self._rows() > 1:
+        if saved or complete_rows(self._records_path) > 1:
             raise CorruptFile(
                 f"No checkpoint in {directory} can be read, so the run can't be "
                 "continued; its rows and episodes are untouched. To run it again from "
@@ -347,22 +386,13 @@ class RunDirectory:
             )
         return template, 0
 
-    def _covered(self, saved: list[int]) -> list[int]:
-        """Return the checkpoints whose rows are all there, or all if none has them."""
-        whole = complete_rows(self._records_path)
-        covered = [episodes for episodes in saved if episodes <= whole]
-        if covered == saved or not covered:
-            return saved
-        self._warn(
-            f"{self._records_path} holds {whole} whole rows where {saved[-1]} episodes "
-            f"had ended; the run goes on after episode {covered[-1]}."
-        )
-        return covered
 
-    def _rows(self) -> int:
-        return (
-            len(read_records(self._records_path)) if self._records_path.exists() else 0
-        )
+def read_config(path: Path) -> RunConfig:
+    """Return the configuration in a run's ``config.toml``, as it is now."""
+    table = read_toml(path)
+    for name in BESIDE_SETTINGS:
+        table.pop(name, None)
+    return from_dict(RunConfig, upgraded(table))
 
 
 def require_same_run(path: Path, config: RunConfig) -> None:
@@ -370,58 +400,43 @@ def require_same_run(path: Path, config: RunConfig) -> None:
 
     Nothing is written, and no lock is needed.
     """
-    stored_at = path / CONFIG_FILE
-    if not (stored_at.exists() and saved_checkpoints(path / "checkpoint")):
+    stored = path / CONFIG_FILE
+    if not (stored.exists() and saved_checkpoints(path / "checkpoint")):
         return
-    stored = read_config(stored_at)
-    differing = differences(to_dict(stored), to_dict(config))
+    require_same_version(path)
+    differing = differences(to_dict(read_config(stored)), to_dict(config))
     require(
-        not differing or _is_only_longer(stored, config, differing),
-        f"{path} holds a different run: {all_said(differing)}. Remove it, or "
+        not differing or _is_only_longer(differing),
+        f"{path} holds a different run: {_joined(differing)}. Remove it, or "
         f"{_ELSEWHERE}.",
     )
 
 
-def _is_only_longer(
-    stored: RunConfig, config: RunConfig, differing: list[Difference]
-) -> bool:
-    """Say whether a run is another one in that it has more episodes, and no more."""
-    only_length = [what.at for what in differing] == ["episodes"]
-    return only_length and stored.episodes < config.episodes
-
-
-def read_config(path: Path) -> RunConfig:
-    """Return the configuration in a run's ``config.toml``, as it is now."""
-    table = read_toml(path)
-    for beside in BESIDE_SETTINGS:
-        table.pop(beside, None)
-    return from_dict(RunConfig, upgraded(table))
-
-
-def _require_possible(
-    stored: RunConfig,
-    asked: RunConfig,
-    differing: list[Difference],
-    done: int,
-    path: Path,
-) -> None:
-    """Refuse to go on with settings that a run of ``done`` episodes can't change."""
-    said = all_said(differing)
-    for name in ("task", "method", "seed", "variant"):
-        if getattr(stored, name) != getattr(asked, name):
-            raise InputError(
-                f"{path} holds a different run: {said}. Its settings may change, but "
-                f"not its {name}; {_ELSEWHERE}."
-            )
+def require_same_version(path: Path) -> None:
+    """Refuse to use the checkpoints of a run that another minor version has written."""
+    versions = read_toml(path / CONFIG_FILE).get("versions", {})
+    written = str(versions.get("driftrl", "an unknown version"))
     require(
-        asked.episodes >= min(done, stored.episodes),
-        f"The run in {path} can't become one of {asked.episodes} episodes: {done} are "
-        "done already.",
+        written.split(".")[:2] == driftrl.__version__.split(".")[:2],
+        f"The run in {path} was written by driftrl {written}, and this is driftrl "
+        f"{driftrl.__version__}: its records can be analysed (driftrl report), but it "
+        f"can't be resumed or played. Use driftrl {written} for that, or "
+        f"{_ELSEWHERE}.",
     )
 
 
-def _is_whole(directory: Path, episodes: int) -> bool:
-    """Say whether a checkpoint is as it was written, whatever it was written for."""
+def _joined(differing: Sequence[Difference]) -> str:
+    return "; ".join(map(str, differing))
+
+
+def _is_only_longer(differing: Sequence[Difference]) -> bool:
+    """Return whether more episodes are the only difference."""
+    only_length = [change.path for change in differing] == ["episodes"]
+    return only_length and differing[0].old < differing[0].new
+
+
+def _is_readable(directory: Path, episodes: int) -> bool:
+    """Return whether a checkpoint is as it was written, whatever its state is."""
     try:
         load_arrays(directory, episodes)
     except CorruptFile:
@@ -429,7 +444,33 @@ def _is_whole(directory: Path, episodes: int) -> bool:
     return True
 
 
+def _take_lock(path: Path) -> int:
+    """Return the descriptor of a run's lock, which is held until it is closed."""
+    # Not blocking: opening a FIFO would wait for another process.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    lock = os.open(path / "lock", flags, 0o644)
+    try:
+        require(
+            stat.S_ISREG(os.fstat(lock).st_mode),
+            f"{path / 'lock'} is not a regular file. Remove it, or {_ELSEWHERE}.",
+        )
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise InputError(
+            f"Another process is running in {path}. Wait for it, stop it, or "
+            f"{_ELSEWHERE}."
+        ) from None
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
 def _versions() -> dict[str, str]:
-    names = ("driftrl", "jax", "jaxlib", "numpy", "scipy", "gymnasium", "mujoco")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return {**found, "python": platform.python_version()}
+    names = ("jax", "jaxlib", "numpy", "scipy", "gymnasium", "mujoco")
+    return {
+        "driftrl": driftrl.__version__,
+        **{name: importlib.metadata.version(name) for name in names},
+        "python": platform.python_version(),
+    }

@@ -1,9 +1,9 @@
-"""Ask and tell: a learner with files, the same for a simulator and for a machine.
+"""A learner with files, the same for a simulator and for a real machine.
 
     session = Session(config, directory)
     session.begin_episode()
     action = session.act(obs)                                  # in [−1, 1]
-    session.observe(obs, reward, terminated, truncated)        # what came of it
+    session.observe(obs, reward, terminated, truncated)        # what followed
     session.end_episode()                                      # or abort_episode()
     session.learn()                                            # or learn(seconds=60)
 
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from driftrl.agents.base import Policy
-from driftrl.agents.rollouts import Reward, TaskFunctions, Termination
+from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import check_fits
 from driftrl.errors import InputError, at_least, require
@@ -44,47 +44,45 @@ from driftrl.training.assembly import (
     make_agent,
     most_points,
     sizes_of,
-    telling,
+    with_forgetting,
+    with_functions,
 )
-from driftrl.training.process import mended_cache
+from driftrl.training.process import repaired_cache
 from driftrl.training.run_directory import RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
 
 
 class Session:
-    """One run: an agent, what it has lived through, and the directory of both."""
+    """One run: an agent, its episodes, and the directory of both."""
 
     def __init__(
         self,
         config: RunConfig,
         directory: str | Path,
         *,
-        reward: Reward | None = None,
-        ended: Termination | None = None,
+        functions: TaskFunctions | None = None,
         resume: bool = False,
         change: bool = False,
         warn: Warn = warnings.warn,
     ) -> None:
-        """Begin a run, or go on with one; compiles all that acting needs.
+        """Begin a run, or go on with one; compiles everything that acting needs.
 
         Args:
             config: The run, such as ``configure(custom_task("press", …), "sw-ombrl")``.
-            directory: Where its files are; made if it is not there.
-            reward: The reward of a step, where it is known: a function of (obs, action,
-                next_obs) that JAX can trace.  Otherwise it is learned.
-            ended: Whether the task ends in next_obs, likewise.
+            directory: Where its files are; created if needed.
+            functions: Reward and termination of a custom task, where they need not be
+                learned: functions of (obs, action, next_obs) that JAX can trace.
             resume: Whether episodes that are already there may be continued.
             change: Whether they may be continued with other settings.
-            warn: Is told what a user should know but needn't act on.
+            warn: Called with warnings.
         """
-        known = TaskFunctions(ended, reward) if reward or ended else None
-        config = config if known is None else telling(config, known)
+        config = config if functions is None else with_functions(config, functions)
         check_fits(config)
         check_learns(config)
         self.config = config
         self._warn = warn
-        self._told_of_no_data = self._closed = False
-        agent = make_agent(config, known)
+        self._warned_of_no_data = self._closed = False
+        agent = make_agent(config, functions)
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
         )
@@ -92,9 +90,9 @@ class Session:
             memory = EpisodeMemory(*sizes_of(config), agent.precision)
             state = self._files.restore(initial_state(agent, config), memory)
             self._learner = learner_of(config, agent, memory, state)
-            self._unlearned = self._files.held(self.number)
+            self._unlearned = self._files.load_pending(self.number)
             if self.number <= config.episodes:
-                with mended_cache():
+                with repaired_cache():
                     agent.warm_up(most_points(config), config.environment.steps)
                     self._rehearse()
         except BaseException:
@@ -107,8 +105,7 @@ class Session:
         cls,
         directory: str | Path,
         *,
-        reward: Reward | None = None,
-        ended: Termination | None = None,
+        functions: TaskFunctions | None = None,
         warn: Warn = warnings.warn,
     ) -> Self:
         """Go on with the run in a directory, as it was begun."""
@@ -118,14 +115,8 @@ class Session:
             f"{directory} holds no run: it has no config.toml. Begin one with "
             "Session(config, directory).",
         )
-        return cls(
-            read_config(path),
-            directory,
-            reward=reward,
-            ended=ended,
-            resume=True,
-            warn=warn,
-        )
+        config = read_config(path)
+        return cls(config, directory, functions=functions, resume=True, warn=warn)
 
     @property
     def directory(self) -> Path:
@@ -159,7 +150,7 @@ class Session:
 
     @property
     def place(self) -> dict[str, int]:
-        """Where episode n is on either clock of an environment."""
+        """Where episode n is on the clocks of an environment."""
         lengths = self._learner.memory.lengths
         return {"episode": self.number, "steps": sum(lengths)}
 
@@ -186,13 +177,13 @@ class Session:
         terminated: bool = False,
         truncated: bool = False,
     ) -> None:
-        """Take in what the last action led to.
+        """Record what followed the last action.
 
         Args:
-            obs: What is observed now.
-            reward: What the step was paid.
+            obs: The new observation.
+            reward: The reward of the step.
             terminated: Whether the task has ended: it failed, or is done.
-            truncated: Whether only the clock ran out.
+            truncated: Whether only the time is up.
         """
         self._learner.observe(obs, reward, terminated, truncated)
 
@@ -200,16 +191,16 @@ class Session:
         """End episode n and store it; ``learn`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if anybody knows it.
+            theta: The drifting parameter, for the record, if it is known.
         """
         self._require_open()
         episode = self._learner.end_episode()
-        self._files.hold(self.number, episode, theta)
+        self._files.save_pending(self.number, episode, theta)
         self._unlearned = (episode, theta)
         return episode
 
     def abort_episode(self) -> None:
-        """Discard the running episode: no counter, file or stream notices it."""
+        """Discard the running episode; it leaves no trace."""
         require(
             self._unlearned is None,
             f"Episode {self.number} has ended and is stored, so it can't be discarded "
@@ -227,11 +218,11 @@ class Session:
         """Forget, learn π_{n+1} from the rest, and store row and checkpoint.
 
         Args:
-            updates: Units of practice, each one step of the model and those of the
-                policy that go with it (default: what the episode is worth).
-            seconds: Time to practise for, instead.  How much is learned then depends on
+            updates: Updates of the model, each with those of the policy that go with it
+                (default: as many as the episode's transitions call for).
+            seconds: Time to learn for, instead.  How much is learned then depends on
                 the computer, so such a run can't be repeated bit for bit.
-            return_eval: How π_n did where it was judged, for the record.
+            return_eval: Return of π_n where it was evaluated, for the record.
 
         Returns:
             The row of episode n.
@@ -250,9 +241,9 @@ class Session:
         at_least("seconds", 0.0 if seconds is None else seconds, 0)
         number, policy, first = self.number, self.policy, self.first_retained
         episode, theta = self._unlearned
-        found = policy.model_metrics(episode)
+        metrics = policy.model_metrics(episode)
         transitions = sum(self._learner.memory.lengths[first - 1 :])
-        self._learner.learn(episode, metrics=found, updates=updates, seconds=seconds)
+        self._learner.learn(episode, metrics=metrics, updates=updates, seconds=seconds)
         record = EpisodeRecord(
             episode=number,
             theta=theta,
@@ -263,54 +254,59 @@ class Session:
             first_retained=first,
             transitions=transitions,
             optimism=policy.weight,
-            model_error=found.model_error,
-            coverage=found.coverage,
-            epistemic_std=found.epistemic_std,
-            predictive_loss=found.predictive_loss,
+            model_error=metrics.model_error,
+            coverage=metrics.coverage,
+            epistemic_std=metrics.epistemic_std,
+            predictive_loss=metrics.predictive_loss,
             wall_s=time.perf_counter() - self._began,
             **policy.metrics,
         )
         self._files.append(record, episode, self._learner.state)
         self._unlearned = None
-        self._watch_data(record)
+        self._warn_of_no_data(record)
         return record
 
     def force_reset(self) -> None:
-        """Forget the episodes before n, since something has changed.
+        """Forget the episodes before n, because something has changed.
 
         It takes effect at the next ``learn``: π_n, which was learned from them, still
-        drives episode n; π_{n+1} is learned from episode n on.  The files of what is
-        forgotten stay where they are.
+        drives episode n; π_{n+1} is learned from episode n on.  The files of forgotten
+        episodes are kept.
         """
         self.set_forgetting(forget_before(self.config.forgetting, self.number))
 
-    def set_forgetting(self, rule: ForgettingRule) -> None:
-        """Forget by another rule, or another H or w, from the next ``learn`` on.
+    def set_forgetting(self, rule: ForgettingRule | str) -> None:
+        """Forget by another rule from the next ``learn`` on.
 
         What ``force_reset`` forgot stays forgotten.
+
+        Args:
+            rule: Any object with ``first_retained``, or the kind or import path of one
+                that needs no settings.
         """
         self._require_open()
         self._require_learned()
-        rule = replace_rule(self.config.forgetting, rule)
-        config = replace(self.config, forgetting=rule)
+        old = self.config.forgetting
+        rule = with_forgetting(self.config, rule).forgetting
+        config = replace(self.config, forgetting=replace_rule(old, rule))
         check_learns(config)
-        before = self.first_retained
-        self._files.change(config, self.number)
+        self._learner.forgetting = config.forgetting
+        try:
+            self._learner.memory.since(self.first_retained)
+            self._files.change(config, self.number)
+        except BaseException:
+            self._learner.forgetting = old
+            raise
         self.config = config
-        self._learner.forgetting = rule
-        if self.first_retained < before:
-            self._learner.memory = self._files.remembered(
-                self._learner.memory, self.first_retained
-            )
 
     def checkpoint(self) -> None:
-        """Store what is known now; ``learn`` has done so by itself."""
+        """Store the state again; ``learn`` has stored it already."""
         self._require_open()
         if self.number > 1:
             self._files.checkpoint(self.number - 1, self._learner.state)
 
     def close(self) -> None:
-        """Give the directory free; an episode under way is discarded."""
+        """Release the directory; a running episode is discarded."""
         self._closed = True
         self._files.close()
 
@@ -321,26 +317,23 @@ class Session:
         self.close()
 
     def _rehearse(self) -> None:
-        """Ask for one action in vain: a machine can't wait for what comes up first."""
+        """Ask for one action and discard it: what compiles on first use does so now."""
         self._learner.begin_episode()
         self._learner.act(np.zeros(sizes_of(self.config)[0]))
         self._learner.abort_episode()
 
-    def _watch_data(self, record: EpisodeRecord) -> None:
-        """Say once that the rule forgets before there is enough to learn from."""
+    def _warn_of_no_data(self, record: EpisodeRecord) -> None:
+        """Warn once if the rule forgets before there is enough to learn from."""
         rule, least = self.config.forgetting, least_points(self.config)
-        forgot = self.first_retained > record.first_retained and not (
-            isinstance(rule, Since) and self.first_retained == rule.first
-        )
-        if self._told_of_no_data or not forgot:
-            return
-        held = record.transitions + counted_within(self.config, record.steps)
-        if held < least:
-            self._told_of_no_data = True
+        by_hand = isinstance(rule, Since) and self.first_retained == rule.first
+        forgot = self.first_retained > record.first_retained and not by_hand
+        retained = record.transitions + counted_within(self.config, record.steps)
+        if forgot and retained < least and not self._warned_of_no_data:
+            self._warned_of_no_data = True
             self._warn(
                 f"Nothing was learned from the episodes {record.first_retained} to "
                 f"{record.episode - 1}, and the oldest are forgotten now: they have "
-                f"{held} transitions, and learning begins with {least} "
+                f"{retained} transitions, and learning begins with {least} "
                 f"(agent.learning.learning_starts). {MORE_DATA}"
             )
 
