@@ -1,12 +1,15 @@
 """Records, runs and small configurations that tests of all areas share."""
 
+import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from driftrl.config.toml import toml_text
+from driftrl.memory.forgetting import Evidence
 from driftrl.records import Run, encode_record
 from driftrl.types import EpisodeRecord
 
@@ -146,3 +149,17 @@ def made_up_rows(
             )
         )
     return rows
+
+
+@dataclass(frozen=True)
+class Chaotic:
+    """A forgetting rule whose m(n) depends on every bit of the evidence."""
+
+    salt: int = 0
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return an episode from 1 to n, as good as random."""
+        columns = [getattr(evidence, name) for name in vars(evidence)]
+        rewards = [episode.rewards.tobytes() for episode in evidence.episodes]
+        text = repr((self.salt, n, columns[:-1], rewards))
+        return 1 + zlib.crc32(text.encode()) % n

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +72,15 @@ def check(config: RunConfig, tmp_path: Path, kills: int) -> None:
 
 
 @pytest.mark.kill
-def test_two_kills(tiny: RunConfig, tmp_path: Path) -> None:
-    check(overridden(tiny, {"episodes": 20}), tmp_path, kills=2)
+def test_two_kills(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a user's rule, which sees the same evidence after a resume."""
+    monkeypatch.setenv("DRIFTRL_PLUGIN_PATH", str(Path(__file__).parents[1]))
+    rule = {"kind": "factories:Chaotic", "salt": 3}
+    check(overridden(tiny, {"episodes": 12, "forgetting": rule}), tmp_path, kills=2)
+    retained = [json.loads(row)["first_retained"] for row in rows(tmp_path / "whole")]
+    assert any(later < earlier for earlier, later in pairwise(retained))
 
 
 @pytest.mark.kill

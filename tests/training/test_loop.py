@@ -24,10 +24,12 @@ from driftrl.envs.drifting import (
 from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
+from driftrl.memory.forgetting import ForgettingRule, Window
 from driftrl.training import loop
 from driftrl.training.assembly import check_run
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
+from factories import Chaotic
 
 
 def ignore(_: object) -> None:
@@ -132,15 +134,18 @@ def test_evaluation_of_a_deterministic_system_with_one_plan_equals_a_rollout(
         assert row["return_eval"] == pytest.approx(row["return_executed"], rel=0.1)
 
 
-@pytest.mark.parametrize("stop", [1, 2, 3])
+@pytest.mark.parametrize("rule", [Window(2), Chaotic(3)])
 def test_resumed_equals_uninterrupted(
-    tiny: RunConfig, tmp_path: Path, stop: int
+    tiny: RunConfig, tmp_path: Path, rule: ForgettingRule
 ) -> None:
     """Episode 3 of this run extends a factor: the one that was stored, bit for bit."""
-    whole = run(tiny, tmp_path / "whole")
-    run_until(tiny, tmp_path / "parts", stop, resume=False)
-    assert len(rows_of(tmp_path / "parts")) == stop
-    assert run(tiny, tmp_path / "parts", resume=True) == whole
+    config = dataclasses.replace(tiny, forgetting=rule)
+    whole = run(config, tmp_path / "whole")
+    run_until(config, tmp_path / "parts", 1, resume=False)
+    for stop in (2, 3):
+        run_until(config, tmp_path / "parts", stop, resume=True)
+        assert len(rows_of(tmp_path / "parts")) == stop
+    assert run(config, tmp_path / "parts", resume=True) == whole
 
 
 def test_a_run_may_become_longer(tiny: RunConfig, tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from driftrl.agents.base import Policy
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.drift.schedules import Schedule, Unknown
+from driftrl.drift.schedules import Schedule
 from driftrl.envs.custom import Env, GymPlant, name_of, task_of
-from driftrl.envs.drifting import DriftingEnv
+from driftrl.envs.drifting import DriftingEnv, schedules_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
 from driftrl.memory.forgetting import ForgettingRule, Window
@@ -73,8 +73,8 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         env: Any Gymnasium environment with box spaces.
         forgetting: Which episodes to learn from: any object with ``first_retained``, a
             kind such as "keep_all", or "module:Name" (default: the newest 20).
-        drift: Schedule of the environment's parameter ``environment.parameter``
-            (default: the environment drifts on its own).
+        drift: Schedule of the parameter that ``settings["environment"]["parameter"]``
+            names (default: the environment drifts on its own).
         functions: Reward and termination of the task, where they need not be learned.
         episodes: Number of episodes.
         out: Directory of the run (default: runs/<name of the environment>).
@@ -102,11 +102,11 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
     config = replace(config, method=method_of(config.forgetting))
     directory = Path("runs") / config.name if out is None else Path(out)
     plant = GymPlant(env, config.environment)
-    schedules: dict[str, Schedule] = {}
-    if not isinstance(config.drift, Unknown):
-        schedules[config.environment.parameter] = config.drift
+    schedules = schedules_of(
+        config.task, config.environment, config.drift, config.extra_drifts
+    )
+    drifting = DriftingEnv(plant, schedules, config.clock)
     with Session(config, directory, functions=functions, resume=True) as session:
-        drifting = DriftingEnv(plant, schedules, config.clock)
         drive(session, drifting, on_episode=on_episode)
         policy = session.policy.deterministic()
     records = read_records(directory / RECORDS_FILE)
