@@ -11,9 +11,12 @@ import pytest
 
 import driftrl
 from driftrl.agents.rollouts import TaskFunctions
+from driftrl.config.toml import read_toml
+from driftrl.drift.schedules import Linear
 from driftrl.errors import InputError
 from driftrl.training.train import train
 from driftrl.types import EpisodeRecord
+from factories import Chaotic
 
 TINY: dict[str, Any] = {
     "agent": {
@@ -65,18 +68,39 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_rules_become_methods(tmp_path: Path) -> None:
-    rules = {
-        "sombrl": driftrl.KeepAll(),
-        "r-ombrl": driftrl.Reset(3),
-        "sw-ombrl": driftrl.Window(3),
-        "doubling": driftrl.Doubling(),
-    }
-    for method, rule in rules.items():
-        done = train(
-            tanks(), forgetting=rule, episodes=1, out=tmp_path / method, settings=TINY
-        )
-        text = (done.directory / "config.toml").read_text()
-        assert f'method = "{method}"' in text and f'kind = "{rule.kind}"' in text
+    """Given as an object, by kind, or by import path."""
+    rules: list[tuple[Any, str, str, dict[str, Any]]] = [
+        (driftrl.Reset(3), "r-ombrl", "", {"kind": "reset", "period": 3}),
+        ("keep_all", "sombrl", "", {"kind": "keep_all"}),
+        (Chaotic(4), "custom", "Chaotic", {"kind": "factories:Chaotic", "salt": 4}),
+        ("factories:Chaotic", "custom", "Chaotic", {"kind": "factories:Chaotic"}),
+    ]
+    for number, (rule, method, variant, table) in enumerate(rules):
+        out = tmp_path / str(number)
+        for episodes in (1, 2):  # the second call resumes
+            done = train(
+                tanks(), forgetting=rule, episodes=episodes, out=out, settings=TINY
+            )
+        assert len(done.records) == 2
+        config = read_toml(out / "config.toml")
+        assert (config["method"], config["variant"]) == (method, variant)
+        assert table.items() <= config["forgetting"].items()
+
+
+class Settable(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
+    """Tanks with a parameter that does nothing but be set."""
+
+    def set_parameters(self, values: dict[str, float]) -> None:
+        self.values = values
+
+
+def test_a_schedule_sets_a_parameter_and_is_recorded(tmp_path: Path) -> None:
+    env = Settable(tanks())
+    settings = {**TINY, "environment": {"parameter": "valve"}}
+    drift = Linear(1.0, 0.0, start=1, duration=2)
+    done = train(env, drift=drift, episodes=3, out=tmp_path, settings=settings)
+    assert [row.theta for row in done.records] == [1.0, 0.5, 0.0]
+    assert env.values == {"valve": 0.0}
 
 
 @pytest.mark.usefixtures("unchecked_types")

@@ -88,6 +88,7 @@ def configure(
 def check_fits(config: RunConfig) -> None:
     """Refuse a configuration that its task does not support."""
     task = task_of_run(config)
+    method_named(config.method)
     environment = config.environment
     require(
         environment.start in task.starts,

@@ -1,6 +1,5 @@
 """``train(env)``: learn to control a Gymnasium environment, in one call."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from driftrl.envs.custom import Env, GymPlant, name_of, task_of
 from driftrl.envs.drifting import DriftingEnv, schedules_of
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
-from driftrl.memory.forgetting import ForgettingRule, Window
+from driftrl.memory.forgetting import FORGETTING, ForgettingRule, Window
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.assembly import with_forgetting
 from driftrl.training.loop import OnEpisode, drive, ignored
@@ -24,8 +23,13 @@ from driftrl.training.session import Session
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import EpisodeRecord
 
-# The paper's methods by the kind of rule that tells them apart.
-_METHODS = {"keep_all": "sombrl", "reset": "r-ombrl", "window": "sw-ombrl"}
+# Methods by the kind of forgetting rule that makes them; users' rules are "custom".
+_METHODS = {
+    "keep_all": "sombrl",
+    "reset": "r-ombrl",
+    "window": "sw-ombrl",
+    "doubling": "doubling",
+}
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,6 @@ class Trained:
         key = key_for(0, Purpose.EVALUATION, 1)
         action, _ = self.policy.act(np.asarray(obs), self.policy.begin(), key=key)
         return self.plant.command(action)
-
-
-def method_of(rule: ForgettingRule) -> str:
-    """Return the method name of a run that is told apart by its forgetting rule."""
-    kind = str(getattr(rule, "kind", "") or type(rule).__name__.lower())
-    return re.sub(r"[^\w.=-]", "_", _METHODS.get(kind, kind))
 
 
 def train(  # noqa: PLR0913 - every argument but the first is optional
@@ -99,7 +97,13 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         forgetting = Window(20)
     if forgetting is not None:
         config = with_forgetting(config, forgetting)
-    config = replace(config, method=method_of(config.forgetting))
+    rule = config.forgetting
+    kind = getattr(rule, "kind", "")
+    if FORGETTING.get(kind) is type(rule):
+        config = replace(config, method=_METHODS.get(kind, "custom"))
+    else:
+        variant = config.variant or type(rule).__name__
+        config = replace(config, method="custom", variant=variant)
     directory = Path("runs") / config.name if out is None else Path(out)
     plant = GymPlant(env, config.environment)
     schedules = schedules_of(
