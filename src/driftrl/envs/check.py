@@ -47,7 +47,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Report:
-    """What was found out about an environment."""
+    """The result of a check."""
 
     name: str
     errors: tuple[str, ...]
@@ -123,10 +123,10 @@ def check(
     facts |= _facts(env, rollouts, limit)
     facts["Gymnasium's checker"] = " ".join(objections) or "no objection"
     settings = _settings(name, sizes, rollouts, limit)
-    found = []
+    caveats = []
     if not errors:
         second = _second_instance(factory, name, rollouts[0], seed)
-        found = [
+        caveats = [
             *_repeat_warnings(
                 difference(rollouts[0], again),
                 second,
@@ -136,7 +136,7 @@ def check(
             *_reward_warnings(rollouts),
             *_length_warnings(rollouts, limit, settings),
         ]
-    return Report(name, errors, tuple(found), facts, settings)
+    return Report(name, errors, tuple(caveats), facts, settings)
 
 
 def _close(env: Env) -> None:
@@ -247,8 +247,8 @@ def _repeat(
     env: Env, rollout: _Rollout, seed: int, *, options: bool = True
 ) -> _Rollout:
     """Run the first episode's first actions once more."""
-    place = {"episode": 1, "steps": 0} if options else None
-    return _rollout(env, iter(rollout.actions[:_COMPARED]), seed, place)
+    clock = {"episode": 1, "steps": 0} if options else None
+    return _rollout(env, iter(rollout.actions[:_COMPARED]), seed, clock)
 
 
 def difference(first: _Rollout, second: _Rollout) -> str | None:

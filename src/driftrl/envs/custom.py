@@ -6,6 +6,7 @@ with a function of the user's, ``setter(env, {name: value})``.  Either is called
 every reset, with the values of that episode.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -98,6 +99,17 @@ def make(factory: Callable[[], Any], name: str) -> Env:
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"{name!r} made {env!r}, which is not a gymnasium.Env.")
     return env
+
+
+def copied(env: Env) -> Env:
+    """Copy an environment, to evaluate policies on; ``InputError`` if that fails."""
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:
+        raise InputError(
+            f"{name_of(env)!r} can't be copied to evaluate policies on "
+            f"({type(error).__name__}: {error}): set evaluation.episodes to 0."
+        ) from error
 
 
 def name_of(env: Env) -> str:

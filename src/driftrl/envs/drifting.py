@@ -15,7 +15,14 @@ from jaxtyping import Array
 from driftrl.config.run import Clock, EnvironmentConfig, ExtraDrift, RunConfig
 from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value_at
-from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
+from driftrl.envs.custom import (
+    NO_PARAMETER,
+    Env,
+    GymPlant,
+    Setter,
+    is_custom,
+    load_env,
+)
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.tasks import task_named, task_of_run
 from driftrl.errors import require
@@ -80,8 +87,8 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._decisions = _whole(options, "steps", self._decisions, least=0)
         super().reset(seed=seed)
         self._apply_drift()
-        place = {"episode": self._episode, "steps": self._decisions}
-        obs, info = self._plant.reset(seed=seed, options=place)
+        clock = {"episode": self._episode, "steps": self._decisions}
+        obs, info = self._plant.reset(seed=seed, options=clock)
         return obs, {**info, "theta": self._theta}
 
     def _apply_drift(self) -> None:
@@ -134,6 +141,15 @@ def environment_of(config: RunConfig, render_mode: str | None = None) -> Driftin
         config.clock,
         render_mode,
     )
+
+
+def drifting(env: Env, config: RunConfig, setter: Setter | None = None) -> DriftingEnv:
+    """Let an environment of the user's drift as the configuration of a run says."""
+    schedules = schedules_of(
+        config.task, config.environment, config.drift, config.extra_drifts
+    )
+    plant = GymPlant(env, config.environment, setter)
+    return DriftingEnv(plant, schedules, config.clock)
 
 
 def freeze(

@@ -38,7 +38,7 @@ _OBSERVED: dict[tuple[str, str], dict[str, Any]] = {
     ("Humanoid", "joints"): _POSITIONS_AND_SPEEDS,
     ("HumanoidStandup", "joints"): _POSITIONS_AND_SPEEDS,
 }
-# After any of these MuJoCo goes on from a state that it made up.
+# After any of these MuJoCo resets the state and goes on.
 _LOST = tuple(
     getattr(mujoco.mjtWarning, f"mjWARN_{name}")
     for name in ("BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")
@@ -46,9 +46,9 @@ _LOST = tuple(
 
 
 def _ignore(message: str) -> None:
-    """Take MuJoCo's warnings, which it would write to a file where the user stands.
+    """Drop MuJoCo's warnings, which it would log to a file in the current directory.
 
-    Those that matter stop the plant; the rest is about Gymnasium's files.
+    Those that matter raise an error in ``MujocoPlant``.
     """
     del message
 
@@ -84,7 +84,7 @@ class MujocoPlant(Plant):
         self._parameters: dict[str, tuple[BoundParameter, Callable[[float], None]]] = {}
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
-        """Put parameters into force, by the names of ``envs.parameters``."""
+        """Set parameters by the names of ``envs.parameters``."""
         for name, theta in values.items():
             if name not in self._parameters:
                 self._parameters[name] = self._parameter(name)
@@ -117,17 +117,17 @@ class MujocoPlant(Plant):
 
     def step(self, action: np.ndarray) -> StepResult:
         """Hold ``action`` in [−1, 1] for ``action_repeat`` steps."""
-        # Not np.clip, which takes longer than all the rest here.
+        # np.clip takes longer than all the rest here.
         clipped = np.minimum(np.maximum(action, -1.0), 1.0)
         arriving = self._signals.command(clipped)
         obs, total, ended = self._hold(self._centre + self._reach * arriving)
         over, now = ended or self._left <= 0, self._inner.data.time
-        # A simulation that broke down was set back to its beginning, and its clock too.
+        # MuJoCo resets an unstable simulation, and its clock with it.
         if over or now <= self._time:
             self._check()
         self._time = now
-        seen = self._signals.observed(obs, self.np_random)
-        return seen, total, ended, over and not ended, {}
+        observed = self._signals.observed(obs, self.np_random)
+        return observed, total, ended, over and not ended, {}
 
     def _hold(self, control: np.ndarray) -> tuple[Observation, float, bool]:
         repeat, terminates = self._config.action_repeat, self._config.terminates
@@ -143,11 +143,11 @@ class MujocoPlant(Plant):
 
     def _check(self) -> None:
         numbers = self._inner.data.warning.number
-        if lost := [one for one in _LOST if numbers[one]]:
-            names = ", ".join(one.name.removeprefix("mjWARN_") for one in lost)
+        if raised := [warning for warning in _LOST if numbers[warning]]:
+            names = ", ".join(w.name.removeprefix("mjWARN_") for w in raised)
             raise EnvironmentFault(
                 f"MuJoCo reports that the simulation of {self._task!r} became "
-                f"unstable ({names}) and goes on from a state that it made up."
+                f"unstable ({names})."
             )
 
     def render(self) -> Any:

@@ -9,8 +9,7 @@ What MuJoCo derives from the values that change (masses of subtrees, inverse wei
 joints and bodies, unit accelerations of actuators) is computed again by the function
 that its compiler uses, on a scratch ``MjData``: the state of the plant stays untouched.
 
-Delays and noise act on signals, not on the model.  They have no setter; the plant puts
-them into force.
+Delays and noise act on signals, not on the model: they have no setter here.
 """
 
 # MuJoCo's modules are compiled and come without stubs.
@@ -117,7 +116,7 @@ def _payload(model: mujoco.MjModel, index: int | None) -> Setter:
 
 
 def _has_contacts(model: mujoco.MjModel) -> bool:
-    """Say whether any two geoms of the model can be in contact."""
+    """Return whether any two geoms can be in contact."""
     meets = model.geom_contype[:, None] & model.geom_conaffinity[None, :]
     return model.npair > 0 or bool(np.triu(meets | meets.T, k=1).any())
 

@@ -1,4 +1,4 @@
-"""What the drifting environment asks of a machine, whichever simulator runs it."""
+"""What the drifting environment needs of a system, whichever simulator runs it."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
 class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A machine that acts on [−1, 1] and whose parameters can be set.
+    """A system that acts on [−1, 1] and whose parameters can be set.
 
     ``reset(seed=…)`` leaves nothing of the episode before: with the same seed,
     parameters and actions an episode is the same, bit for bit.
@@ -20,7 +20,7 @@ class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @abstractmethod
     def set_parameters(self, values: Mapping[str, float]) -> None:
-        """Put values into force, each from the nominal machine, by their names."""
+        """Set parameters by name, each from its nominal value."""
 
     @abstractmethod
     def step(self, action: np.ndarray) -> StepResult:

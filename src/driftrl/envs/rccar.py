@@ -489,7 +489,7 @@ def _measured_step(
     theta: Number,
     parameters: CarParameters,
 ) -> tuple[Float[Array, " 6"], Float[Array, " 7"], Float[Array, ""]]:
-    """Return the state after a step, what is seen of it, and the reward."""
+    """Return the state after a step, its observation, and the reward."""
     after = jnp.stack(step(CarState(*state), arriving, theta, parameters))
     sight = observe(CarState(*(after + noise)))
     return after, sight, reward(sight, commanded, sight)
