@@ -25,8 +25,8 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from driftrl.agents.rollouts import (  # noqa: E402
-    NEVER_TERMINATES,
     imagine,
+    never_terminates,
 )
 from driftrl.config.deep import EnsembleConfig, ImaginationConfig  # noqa: E402
 from driftrl.models import ensemble  # noqa: E402
@@ -188,7 +188,7 @@ def rollouts() -> Callable[[], object]:
             seen = imagine(
                 partial(ensemble.predict, state),
                 partial(policy, actor),
-                NEVER_TERMINATES,
+                never_terminates,
                 start,
                 IMAGINATION,
                 key=key,

@@ -24,9 +24,13 @@ from rich.box import SIMPLE_HEAD  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from driftrl.agents.device_replay import RingCache  # noqa: E402
-from driftrl.agents.model_based import DeepAgent, DeepOnlineState  # noqa: E402
-from driftrl.agents.update import DeepState, measured  # noqa: E402
+from driftrl.agents.model_based import (  # noqa: E402
+    ModelBasedAgent,
+    ModelBasedState,
+    refresh_normalizer,
+)
+from driftrl.agents.replay import ReplayCache  # noqa: E402
+from driftrl.agents.update import DeepOnlineState  # noqa: E402
 from driftrl.config.deep import (  # noqa: E402
     EnsembleAgentConfig,
     EnsembleConfig,
@@ -90,9 +94,9 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
         The times of each, the memory at the marks, and the time of all episodes
         together by that of as many early ones.
     """
-    agent = DeepAgent(SIZES, AGENT, capacity=MARKS[-1], steps=STEPS)
+    agent = ModelBasedAgent(SIZES, AGENT, capacity=MARKS[-1], steps=STEPS)
     state = agent.initial_state(key=jax.random.key(0))
-    memory, cache = EpisodeMemory(*SIZES, agent.precision), RingCache(SIZES, STEPS)
+    memory, cache = EpisodeMemory(*SIZES, agent.precision), ReplayCache(SIZES, STEPS)
     rng, times, used = np.random.default_rng(0), Times(), {}
     with RunDirectory(directory, config, resume=False, warn=print) as files:
         files.restore(state, memory)
@@ -102,15 +106,15 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
                 memory.append(episode)
                 data = memory.since(1)
             with timed(times, "to the device"):
-                replay = cache.holding(data, MARKS[-1]).ring.replay
-                jax.block_until_ready(replay.data)
+                replay = cache.load(data, MARKS[-1])
+                jax.block_until_ready(replay.rows)
             with timed(times, "files and checkpoint"):
                 files.append(row(number), episode, state)
             if len(data) in MARKS:
                 used[len(data)] = resident_mib()
                 for _ in range(3):
                     with timed(times, f"{GROWING} {len(data)}"):
-                        jax.block_until_ready(measured(state, replay).model)
+                        jax.block_until_ready(refresh_normalizer(state, replay).model)
     stored = [sum(each) for each in zip(*stored_times(times).values(), strict=True)]
     early = median(stored[: MARKS[0] // STEPS])
     return times, used, sum(stored) / len(stored) / early
@@ -123,7 +127,7 @@ def stored_times(times: Times) -> Times:
 
 def step_time(retained: int) -> float:
     """Return the processor's milliseconds of a step that learns, so much retained."""
-    agent = DeepAgent(SIZES, AGENT, capacity=retained + STEPS, steps=STEPS)
+    agent = ModelBasedAgent(SIZES, AGENT, capacity=retained + STEPS, steps=STEPS)
     state, rng = agent.initial_state(key=jax.random.key(0)), np.random.default_rng(0)
     states, actions = (rng.normal(size=(retained, size)) for size in SIZES)
     rewards = rng.normal(size=retained)
@@ -138,12 +142,12 @@ def step_time(retained: int) -> float:
 
 
 def observed(
-    agent: DeepAgent,
-    state: DeepState,
+    agent: ModelBasedAgent,
+    state: ModelBasedState,
     online: DeepOnlineState,
     seen: Transition,
     step: int,
-) -> tuple[DeepState, DeepOnlineState]:
+) -> tuple[ModelBasedState, DeepOnlineState]:
     """Learn from a transition, and wait for it as the next action would."""
     key = jax.random.key(step)
     state, online = agent.observe(state, online, seen, key=key)
@@ -160,17 +164,15 @@ def seconds(call: Callable[[], object]) -> str:
 
 def resumed(directory: Path, config: RunConfig) -> Iterator[str]:
     """Read the run back, all of it and the last of it; say how long it takes."""
-    template = DeepAgent(SIZES, AGENT, capacity=STEPS, steps=STEPS).initial_state(
+    template = ModelBasedAgent(SIZES, AGENT, capacity=STEPS, steps=STEPS).initial_state(
         key=jax.random.key(0)
     )
     memory = EpisodeMemory(*SIZES, np.float32)
     with RunDirectory(directory, config, resume=True, warn=print) as files:
         took = seconds(lambda: files.restore(template, memory))
     yield f"Resume with {len(memory.since(1)):,} transitions: {took}."
-    cache, data = RingCache(SIZES, STEPS), memory.since(1)
-    took = seconds(
-        lambda: jax.block_until_ready(cache.holding(data, len(data)).ring.columns)
-    )
+    cache, data = ReplayCache(SIZES, STEPS), memory.since(1)
+    took = seconds(lambda: jax.block_until_ready(cache.load(data, len(data)).rows))
     yield f"All of them to the device: {took}."
     recent, lengths = EpisodeMemory(*SIZES, np.float32), memory.lengths
     first = len(lengths) + 1 - WINDOW

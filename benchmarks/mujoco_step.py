@@ -23,9 +23,10 @@ import numpy as np  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from driftrl.agents.replay import make_replay  # noqa: E402
-from driftrl.agents.rollouts import TaskFunctions  # noqa: E402
-from driftrl.agents.update import DeepState, practise  # noqa: E402
+from driftrl.agents import model_based  # noqa: E402
+from driftrl.agents.replay import device_replay  # noqa: E402
+from driftrl.agents.update import train_steps  # noqa: E402
+from driftrl.config.deep import EnsembleAgentConfig  # noqa: E402
 from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.config.toml import overridden  # noqa: E402
 from driftrl.envs.drifting import DriftingEnv, freeze  # noqa: E402
@@ -120,16 +121,18 @@ def _episode(learner: Learner, env: DriftingEnv, config: RunConfig) -> None:
 
 
 def _update(
-    config: RunConfig, data: Data, state: DeepState, *, calls: int
+    config: RunConfig, data: Data, state: model_based.ModelBasedState, *, calls: int
 ) -> Callable[[], None]:
     decisions = config.environment.steps
-    replay = make_replay(data, 4 * decisions)
+    replay = device_replay(data, 4 * decisions)
+    assert isinstance(config.agent, EnsembleAgentConfig)
+    settings = model_based.Settings(config.agent)
     count, key = jnp.asarray(decisions // calls, jnp.int32), jax.random.key(0)
 
     def update() -> None:
         for _ in range(calls):
             jax.block_until_ready(
-                practise(state, replay, count, config.agent, TaskFunctions(), key)
+                train_steps(model_based.update, settings, state, replay, count, key)
             )
 
     return update

@@ -31,7 +31,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from threadpoolctl import threadpool_limits
 
 from driftrl.agents import icem
-from driftrl.agents.planning_objective import Predict, optimistic_return
+from driftrl.agents.gp_mpc import optimistic_return
+from driftrl.agents.optimism import norm
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
 from driftrl.envs import pendulum
 from driftrl.envs.tasks import configure, task_named
@@ -75,13 +76,13 @@ def first_episodes() -> Data:
         return memory.since(1)
 
 
-def decision(predict: Predict) -> icem.Plan:
+def decision(predict: Callable[..., Prediction]) -> icem.Plan:
     """Plan from hanging at rest, with nothing to start from."""
     reward = pendulum.decision_reward(TASK.environment.action_repeat, TASK.nominal)
     hanging = jnp.array([-1.0, 0.0, 0.0])
 
     def objective(actions: jax.Array) -> jax.Array:
-        return optimistic_return(predict, reward, jnp.ones(()), hanging, actions)
+        return optimistic_return(predict, reward, norm, jnp.ones(()), hanging, actions)
 
     start = icem.initial_plan(PLANNER, 1)
     return icem.plan(objective, start, PLANNER, key=jax.random.key(0))

@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from driftrl.agents import sac
+from driftrl.agents.replay import Batch, DeviceReplay
 from driftrl.config.deep import SACConfig
 
 STATES, ACTIONS = 3, 1  # as the pendulum
@@ -97,10 +98,10 @@ def work(config: SACConfig) -> Work:
     return Work(forward, 2 * critic[2] + actor[2])
 
 
-def stored() -> sac.Batch:
+def stored() -> Batch:
     """Return made-up transitions."""
     keys = jax.random.split(jax.random.key(0), 4)
-    return sac.Batch(
+    return Batch(
         obs=jax.random.normal(keys[0], (ROWS, STATES)),
         actions=jax.random.uniform(keys[1], (ROWS, ACTIONS), minval=-1.0),
         rewards=jax.random.normal(keys[2], (ROWS,)),
@@ -120,8 +121,9 @@ def training(config: SACConfig) -> Callable[[], float]:
     """Return a function that trains for a call and returns seconds an update."""
     data = stored()
     state = sac.init(STATES, ACTIONS, config, key=jax.random.key(1))
-    run = partial(sac.train, state, data, ROWS, UPDATES, config)
-    return lambda: timed(lambda: run(key=jax.random.key(2))) / UPDATES
+    start, size = (jnp.asarray(number, jnp.int32) for number in (0, ROWS))
+    run = partial(sac.train, state, DeviceReplay(data, start, size), UPDATES, config)
+    return lambda: timed(lambda: run(jax.random.key(2))) / UPDATES
 
 
 def products(transposed: bool, batch: int, width: int) -> Callable[[], float]:

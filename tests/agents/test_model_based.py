@@ -1,6 +1,8 @@
-"""The deep agent: when it learns, how it acts, what it refuses, what it notes."""
+"""Updates of model-based SAC: what they learn from, and what they leave alone."""
 
+import functools
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from inspect import unwrap
 from typing import Any
@@ -9,49 +11,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
-from driftrl.agents import model_based as deep_agent
-from driftrl.agents import sac
-from driftrl.agents import update as practice
-from driftrl.agents.base import Agent, LearnContext, Policy
-from driftrl.agents.model_based import DeepAgent
-from driftrl.agents.replay import Replay, make_replay
-from driftrl.agents.update import DeepState
+from driftrl.agents import model_based, sac
+from driftrl.agents.model_based import (
+    ModelBasedState,
+    Settings,
+    current_weight,
+    mean_bonus,
+    refresh_normalizer,
+    soft_reset,
+    statistics_of,
+)
+from driftrl.agents.replay import DeviceReplay, device_replay
+from driftrl.agents.rollouts import TaskFunctions
+from driftrl.agents.update import train_steps
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
     EnsembleConfig,
     ImaginationConfig,
     LearningConfig,
-    SACAgentConfig,
     SACConfig,
     SoftResetConfig,
 )
-from driftrl.errors import EnvironmentFault, InputError
-from driftrl.memory.episodes import EpisodeMemory
 from driftrl.models import ensemble
-from driftrl.types import Data, Episode, Transition
+from driftrl.models.ensemble import EnsemblePrediction, Statistics
+from driftrl.types import Data
 
+SIZES = (2, 1)
 CONFIG = EnsembleAgentConfig(
-    model=EnsembleConfig(members=2, hidden=(8,), learning_rate=0.01),
-    imagination=ImaginationConfig(horizon=1),
+    model=EnsembleConfig(members=3, hidden=(8, 8), learning_rate=0.01),
+    imagination=ImaginationConfig(horizon=2),
     sac=SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
-    learning=LearningConfig(model_updates=2, policy_updates=3, learning_starts=6),
+    learning=LearningConfig(model_updates=1, policy_updates=3, learning_starts=4),
 )
-KEY = jax.random.key(1)
-STEPS = 5
-
-
-def agent(config: practice.Config = CONFIG) -> DeepAgent:
-    return DeepAgent((2, 1), config, capacity=20, steps=STEPS)
-
-
-def data(rows: int, ended: bool = False) -> Data:
-    rng = np.random.default_rng(rows)
-    obs, actions = rng.normal(size=(rows, 2)), rng.uniform(-1, 1, size=(rows, 1))
-    ends = np.zeros(rows, bool)
-    ends[-1] = ended
-    return Data(obs, actions, rng.normal(size=rows), obs + 0.1 * actions, ends)
+SEPARATE = replace(CONFIG, model=replace(CONFIG.model, separate_batches=True))
+KEY = jax.random.key(5)
+ROWS = 9
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -60,303 +57,287 @@ def same(found: Any, expected: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def start(config: practice.Config = CONFIG) -> DeepState:
-    return agent(config).initial_state(key=jax.random.key(0))
+def transitions(rows: int, seed: int = 0) -> Data:
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(rows, 2))
+    actions = rng.uniform(-1, 1, size=(rows, 1))
+    next_obs = obs + 0.1 * actions + rng.normal(size=(rows, 2))
+    return Data(obs, actions, rng.normal(size=rows), next_obs, np.zeros(rows, bool))
 
 
-def learned(
-    rows: int = 10, config: practice.Config = CONFIG, **context: Any
-) -> DeepState:
-    told = LearnContext(**{"episode": 3, "steps": STEPS, "collected": STEPS, **context})
-    return agent(config).learn(start(config), data(rows), told, key=KEY)
+@functools.cache
+def replay_of(rows: int) -> DeviceReplay:
+    """Return a replay of one capacity for all tests: another would compile again."""
+    return device_replay(transitions(rows), ROWS)
 
 
-def test_it_is_an_agent_and_has_policies() -> None:
-    assert isinstance(agent(), Agent)
-    assert isinstance(agent().policy(start()), Policy)
+def turned(replay: DeviceReplay, start: int) -> DeviceReplay:
+    """Return the same transitions in a ring that starts elsewhere, padded by NaN."""
+    padding = jnp.arange(replay.capacity) >= replay.size
+    rows = jax.tree.map(
+        lambda column: jnp.roll(
+            jnp.where(padding.reshape(-1, *[1] * (column.ndim - 1)), jnp.nan, column),
+            start,
+            axis=0,
+        ),
+        replay.rows,
+    )
+    return DeviceReplay(rows, jnp.asarray(start, jnp.int32), replay.size)
 
 
-def test_updates_go_with_the_transitions_collected() -> None:
-    found = learned(collected=4)
-    assert found.model is not None
-    assert int(found.model.updates) == 2 * 4
-    assert int(found.policy.updates) == 2 * 4 * 3
+def fresh(config: EnsembleAgentConfig = CONFIG) -> ModelBasedState:
+    return model_based.initial_state(SIZES, config, key=jax.random.key(0))
 
 
-def test_below_the_least_data_nothing_is_learned() -> None:
-    assert same(learned(rows=5).policy, start().policy)
-    assert int(learned(rows=6).policy.updates) > 0
+def trained(
+    config: EnsembleAgentConfig = CONFIG,
+    replay: DeviceReplay | None = None,
+    updates: int = 5,
+    functions: TaskFunctions = TaskFunctions(),  # noqa: B008 - immutable
+) -> ModelBasedState:
+    replay = replay_of(6) if replay is None else replay
+    count = jnp.asarray(updates, jnp.int32)
+    state = refresh_normalizer(fresh(config), replay)
+    settings = Settings(config, functions)
+    return train_steps(model_based.update, settings, state, replay, count, KEY)
 
 
-def test_actions_are_uniform_until_something_is_learned() -> None:
-    policy = agent().policy(start())
-    draws = [
-        policy.act(np.zeros(2), None, key=jax.random.fold_in(KEY, i))[0][0]
-        for i in range(200)
-    ]
-    # Mean 0 and variance 1/3, within four standard errors of 200 draws.
-    assert abs(np.mean(draws)) < 4 * math.sqrt(1 / 3 / 200)
-    assert np.var(draws) == pytest.approx(1 / 3, abs=4 * math.sqrt(4 / 45 / 200))
+def value_of(state: ModelBasedState) -> float:
+    rows = replay_of(6).rows
+    return float(sac.q_values(state.policy.critics, rows.obs, rows.actions).mean())
 
 
-def test_without_noise_it_takes_the_mode() -> None:
-    state = learned()
-    policy, obs = agent().policy(state), np.array([0.3, -0.2])
-    outputs = state.policy.actor(jnp.asarray(obs, jnp.float32))
-    action, _ = policy.deterministic().act(obs, None, key=KEY)
-    np.testing.assert_allclose(action, np.tanh(outputs[:1]), rtol=1e-5)
-    assert action.dtype == np.float64
-    drawn = {float(policy.act(obs, None, key=jax.random.key(i))[0][0]) for i in (1, 2)}
-    assert len(drawn) == 2
+# ---- updates -----------------------------------------------------------------------
 
 
-# ---- soft resets ---------------------------------------------------------------------
+@pytest.mark.parametrize("config", [CONFIG, SEPARATE], ids=["shared", "separate"])
+def test_neither_padding_nor_the_start_of_the_ring_matters(
+    config: EnsembleAgentConfig,
+) -> None:
+    replay = replay_of(8)
+    expected = trained(config, replay)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(expected))
+    for start in (0, 5, 8):
+        assert same(trained(config, turned(replay, start)), expected)
+
+
+def test_updates_are_counted_and_none_change_nothing() -> None:
+    start, found = fresh(), trained(updates=4)
+    assert int(found.policy.updates) == 4 * 3
+    assert int(found.model.updates) == 4
+    none = trained(updates=0)
+    assert same(none.policy, start.policy) and same(none.metrics, start.metrics)
+    assert same(none.model.members, start.model.members)
+
+
+def test_metrics_are_means_over_updates() -> None:
+    together, replay = trained(updates=2), replay_of(6)
+    step = jax.jit(functools.partial(model_based.update, Settings(CONFIG)))
+    start = trained(updates=0)
+    first, metrics = step(start, replay, jax.random.fold_in(KEY, 0))
+    _, others = step(first, replay, jax.random.fold_in(KEY, 1))
+    expected = jax.tree.map(lambda a, b: 0.5 * (a + b), metrics, others)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4),
+        together.metrics,
+        expected,
+    )
+
+
+@pytest.mark.slow
+def test_without_optimism_the_bonus_does_not_matter() -> None:
+    greedy = replace(CONFIG, optimism=DeepOptimismConfig(weight=0.0))
+    other = replace(
+        greedy, imagination=ImaginationConfig(horizon=2, bonus="information_gain")
+    )
+    first, second = trained(greedy), trained(other)
+    assert same(first.policy, second.policy)
+    assert float(first.metrics.bonus) != float(second.metrics.bonus)
 
 
 @pytest.mark.parametrize(
-    ("period", "episode", "turned_over", "due"),
-    [
-        (None, 5, True, True),
-        (None, 5, False, False),
-        (4, 5, False, True),
-        (4, 1, False, False),
-        (4, 6, True, False),
-    ],
+    "placement", ["reward", pytest.param("losses", marks=pytest.mark.slow)]
 )
-def test_soft_resets_keep_the_clock_of_the_rule_or_their_own(
-    period: int | None, episode: int, turned_over: bool, due: bool
-) -> None:
-    config = replace(CONFIG, soft_reset=SoftResetConfig(0.5, 0.5, period))
-    told = {"episode": episode, "turned_over": turned_over}
-    # Too little data to learn from: what changes is the reset alone.
-    found = learned(rows=2, config=config, **told)
-    assert bool(found.softly_reset) == due
-    assert same(found.policy.actor, start().policy.actor) != due
-    assert agent(config).policy(found).metrics["soft_reset"] == due
+def test_optimism_reaches_the_critics(placement: Any) -> None:
+    imagination = ImaginationConfig(horizon=2, placement=placement)
+    greedy, optimistic = (
+        trained(
+            replace(
+                CONFIG,
+                imagination=imagination,
+                optimism=DeepOptimismConfig(weight=weight),
+            )
+        )
+        for weight in (0.0, 5.0)
+    )
+    # A bonus is never negative, so it raises the values.
+    assert value_of(optimistic) > value_of(greedy)
 
 
-def test_a_reset_that_changes_nothing_is_none() -> None:
-    config = replace(CONFIG, soft_reset=SoftResetConfig(0.0, 0.0))
-    found = learned(rows=2, config=config, episode=5, turned_over=True)
-    assert not bool(found.softly_reset)
+def huge(prediction: EnsemblePrediction) -> Array:
+    return 1e3 + jnp.sum(prediction.epistemic_std)
 
 
-# ---- learning at every step ----------------------------------------------------------
+def test_a_users_bonus_is_paid() -> None:
+    imagination = ImaginationConfig(horizon=2, bonus=f"{__name__}:huge")
+    found = trained(replace(CONFIG, imagination=imagination))
+    assert float(found.metrics.bonus) > 1e3
+    assert value_of(found) > value_of(trained()) + 0.1
 
 
-def test_steps_learn_as_much_as_an_episode() -> None:
-    config = replace(CONFIG, learning=replace(CONFIG.learning, when="step"))
-    stepwise, state = agent(config), start(config)
-    assert agent().begin_online(lambda: data(8)) is None
-    online = stepwise.begin_online(lambda: data(8))
-    assert online is not None
-    row = Transition(np.zeros(2), np.zeros(1), 1.0, np.ones(2), False, False)
-    for step in range(STEPS):
-        key = jax.random.fold_in(KEY, step)
-        state, online = stepwise.observe(state, online, row, key=key)
-    assert online.size == 8 + STEPS
-    assert int(state.policy.updates) == int(learned().policy.updates) == 2 * 5 * 3
-    told = LearnContext(3, STEPS, collected=STEPS)
-    after = stepwise.learn(state, data(13), told, key=KEY)
-    assert same(after.policy, state.policy)
+def always(obs: Array, action: Array, next_obs: Array) -> Array:
+    return jnp.ones((), bool)
 
 
-def test_the_normalisation_follows_the_data_at_intervals(
+def rich(obs: Array, action: Array, next_obs: Array) -> Array:
+    return 1e3 + 0.0 * next_obs[0]
+
+
+def test_known_termination_cuts_the_future() -> None:
+    """With every step the last, values are rewards: the discount does not matter."""
+    data = replace(transitions(6), terminated=np.ones(6, bool))
+    replay = device_replay(data, ROWS)
+    near, far = (
+        trained(
+            replace(CONFIG, sac=replace(CONFIG.sac, discount=discount)),
+            replay,
+            functions=TaskFunctions(termination=always),
+        )
+        for discount in (0.0, 0.99)
+    )
+    assert same(near.policy, far.policy)
+    assert not same(trained(CONFIG, replay).policy, far.policy)
+
+
+def test_a_known_reward_replaces_the_learned_one() -> None:
+    found = trained(functions=TaskFunctions(reward=rich))
+    assert value_of(found) > value_of(trained()) + 0.1
+    assert same(trained().model, found.model)
+
+
+@pytest.mark.slow
+def test_member_dynamics_differ_from_the_mean() -> None:
+    sampled = ImaginationConfig(horizon=2, dynamics="member")
+    found = trained(replace(CONFIG, imagination=sampled))
+    assert not same(found.policy, trained().policy)
+
+
+def test_tuned_weight_moves_and_constant_does_not() -> None:
+    optimism = DeepOptimismConfig(rule="tuned", weight=2.0, learning_rate=0.1)
+    tuned = replace(CONFIG, optimism=optimism)
+    found = trained(tuned)
+    assert float(current_weight(fresh(tuned), tuned)) == pytest.approx(2.0)
+    assert float(current_weight(found, tuned)) != pytest.approx(2.0)
+    assert float(current_weight(trained(), CONFIG)) == 1.0
+    # π̄ follows the actor only where it is used.
+    assert not same(found.average_actor, fresh(tuned).average_actor)
+    assert same(trained().average_actor, fresh().average_actor)
+
+
+def test_mean_bonus_by_hand() -> None:
+    def predict(obs: Array, action: Array) -> EnsemblePrediction:
+        size = jnp.abs(action[0])
+        return EnsemblePrediction(
+            mean=obs,
+            reward=jnp.zeros(()),
+            epistemic_std=jnp.stack([size, size * obs[0], jnp.zeros(())]),
+            aleatoric_std=jnp.ones(3),
+            scale=jnp.array([0.5, 1.0, 1.0]),
+            member_means=jnp.zeros((2, 2)),
+            member_rewards=jnp.zeros(2),
+        )
+
+    obs = jnp.array([[0.0, 9.0], [1.0, 9.0], [1.5, 9.0]])
+    draw = lambda obs, key: jax.random.uniform(key, (1,))
+    found = mean_bonus(predict, draw, CONFIG, obs, KEY)
+    # |u|·√(2² + x₀²), for x₀ = 0, 1, 1.5.
+    drawn = [jax.random.uniform(key, (1,))[0] for key in jax.random.split(KEY, 3)]
+    expected = np.mean(np.array(drawn) * [2.0, math.sqrt(5.0), 2.5])
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+# ---- soft resets -------------------------------------------------------------------
+
+
+def resetting(model: float, policy: float) -> EnsembleAgentConfig:
+    return replace(CONFIG, soft_reset=SoftResetConfig(model=model, policy=policy))
+
+
+def test_soft_reset_of_nothing_and_of_everything() -> None:
+    learned = trained()
+    assert same(soft_reset(learned, SIZES, resetting(0.0, 0.0), key=KEY), learned)
+    found = soft_reset(learned, SIZES, resetting(1.0, 1.0), key=KEY)
+    model_key, policy_key = jax.random.split(KEY)
+    actor = sac.init(*SIZES, CONFIG.sac, key=policy_key).actor
+    model = ensemble.initial_state(*SIZES, CONFIG.model, key=model_key)
+    assert same(found.policy.actor, actor) and same(found.average_actor, actor)
+    assert same(found.model.members, model.members)
+    assert same(found.model.optimiser, model.optimiser)
+    # The normalisation belongs to the data.
+    assert same(found.model.statistics, learned.model.statistics)
+
+
+def test_soft_reset_rates_are_separate() -> None:
+    learned = trained()
+    found = soft_reset(learned, SIZES, resetting(0.5, 0.0), key=KEY)
+    assert same(found.policy, learned.policy)
+    assert not same(found.model, learned.model)
+    found = soft_reset(learned, SIZES, resetting(0.0, 0.5), key=KEY)
+    assert same(found.model, learned.model)
+    assert not same(found.policy.actor, learned.policy.actor)
+
+
+# ---- normalisation -----------------------------------------------------------------
+
+Measure = Callable[[DeviceReplay], Statistics]
+
+
+@pytest.fixture(params=["at once", "in blocks"])
+def measure(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Measure]:
+    """Return statistics of a short ring, computed at once or in blocks of 8 rows."""
+    compiled = statistics_of
+    if request.param == "in blocks":
+        monkeypatch.setattr(model_based, "_MEASURED_AT_ONCE", 0)
+        monkeypatch.setattr(model_based, "_BLOCK", 8)
+        compiled = jax.jit(lambda *given: unwrap(statistics_of)(*given))
+    yield functools.partial(compiled, fresh().model)
+
+
+# 24 rows are three blocks, 17 are two and a row; 30 rows in all are almost four.
+@pytest.mark.parametrize("size", [7, 17, 24, 30])
+def test_statistics_against_numpy(measure: Measure, size: int) -> None:
+    rng = np.random.default_rng(size)
+    obs = rng.normal(np.array([300.0, -5.0]), size=(size, 2)).astype(np.float32)
+    actions = np.full((size, 1), 0.3, np.float32)
+    changes = rng.normal(size=(size, 2)).astype(np.float32)
+    rewards, next_obs = rng.normal(size=size), obs + changes
+    data = Data(obs, actions, rewards, next_obs, np.zeros(size, bool))
+    found = measure(device_replay(data, 30))
+    inputs = np.concatenate([obs, actions], axis=1)
+    outputs = np.concatenate([next_obs - obs, rewards[:, None]], axis=1)
+    expected = (
+        *(inputs.mean(axis=0), inputs.std(axis=0).clip(min=1e-3)),
+        *(outputs.mean(axis=0), outputs.std(axis=0)),
+    )
+    for part, other in zip(jax.tree.leaves(found), expected, strict=True):
+        np.testing.assert_allclose(part, other, rtol=1e-4, atol=1e-5)
+    for start in (13, 29):
+        assert same(measure(turned(device_replay(data, 30), start)), found)
+
+
+def test_statistics_of_nothing(measure: Measure) -> None:
+    found = measure(device_replay(transitions(0), 30))
+    assert found.input_mean.tolist() == [0.0] * 3
+    assert found.output_std.tolist() == [1.0] * 3
+
+
+def test_information_of_many_rows_is_computed_in_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At the first practice of an episode, then after a twentieth or a batch of 4."""
-    sizes: list[int] = []
-
-    def noted(state: DeepState, replay: Replay) -> DeepState:
-        sizes.append(int(replay.size))
-        return practice.measured(state, replay)
-
-    monkeypatch.setattr(deep_agent, "measured", noted)
-    monkeypatch.setattr(deep_agent, "practise", lambda state, *_: state)
-    config = replace(CONFIG, learning=replace(CONFIG.learning, when="step"))
-    row = Transition(np.zeros(2), np.zeros(1), 1.0, np.ones(2), False, False)
-    for retained, expected in ((3, [6, 10, 14]), (98, [99, 103, 108])):
-        one = DeepAgent((2, 1), config, capacity=120, steps=12)
-        state, online = start(config), one.begin_online(lambda n=retained: data(n))
-        assert online is not None
-        for _ in range(12):
-            state, online = one.observe(state, online, row, key=KEY)
-        assert sizes == expected
-        sizes.clear()
-
-
-# ---- what is kept between episodes ---------------------------------------------------
-
-
-def lived(lengths: list[int]) -> list[Episode]:
-    rows = [data(length) for length in lengths]
-    return [Episode(r.obs, r.actions, r.rewards, r.next_obs, False) for r in rows]
-
-
-@pytest.mark.parametrize(
-    ("when", "rule", "kept"),
-    [
-        ("episode", "constant", 2),
-        ("episode", "constant", 9),  # in the end more than there is room for
-        pytest.param("episode", "theory", 3, marks=pytest.mark.slow),
-        ("step", "constant", 2),
-        pytest.param("step", "theory", 3, marks=pytest.mark.slow),
-    ],
-)
-def test_learning_does_not_depend_on_what_is_kept(
-    when: Any, rule: Any, kept: int
-) -> None:
-    """One agent for all episodes, and a fresh one each: equal bit for bit.
-
-    Of a capacity of 20 rows and episodes of 5, so that a ring comes round.
-    """
-    config = replace(
-        CONFIG,
-        learning=replace(CONFIG.learning, when=when),
-        optimism=DeepOptimismConfig(rule=rule),
-    )
-    old, memory = agent(config), EpisodeMemory(2, 1, np.float32)
-    state = fresh = start(config)
-    for number, episode in enumerate(lived([5, 4, 5, 5, 3, 5, 5]), start=1):
-        state, fresh = (
-            taught(one, before, memory, episode, max(1, number - kept))
-            for one, before in ((old, state), (agent(config), fresh))
-        )
-        memory.append(episode)
-        first = max(1, number + 1 - kept)
-        told = LearnContext(number + 1, STEPS, collected=len(episode))
-        state, fresh = (
-            one.learn(before, memory.since(first), told, key=KEY)
-            for one, before in ((old, state), (agent(config), fresh))
-        )
-        memory.release(before=first)
-        assert same(state, fresh), number
-    assert int(state.policy.updates) > 0
-
-
-def taught(
-    one: DeepAgent, state: DeepState, memory: EpisodeMemory, episode: Episode, m: int
-) -> DeepState:
-    """Live through an episode, having learned from those since m."""
-    online = one.begin_online(lambda: memory.since(m))
-    for step in range(len(episode)):
-        if online is None:
-            break
-        seen = Transition(
-            episode.obs[step],
-            episode.actions[step],
-            float(episode.rewards[step]),
-            episode.next_obs[step],
-            False,
-            False,
-        )
-        key = jax.random.fold_in(KEY, step)
-        state, online = one.observe(state, online, seen, key=key)
-    return state
-
-
-def test_information_of_many_rows_is_judged_in_blocks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    state = learned()
-    assert state.model is not None
-    replay = make_replay(data(50), 60)
-    whole = deep_agent._information(state.model, replay)
-    monkeypatch.setattr(deep_agent, "_AT_ONCE", 16)
-    again = jax.jit(lambda *given: unwrap(deep_agent._information)(*given))
-    blocks = again(state.model, replay)
-    np.testing.assert_allclose(blocks, whole, rtol=1e-5)
-
-
-# ---- the end of a task ---------------------------------------------------------------
-
-
-def test_an_end_that_was_declared_absent_is_refused() -> None:
-    told = LearnContext(3, STEPS, collected=STEPS)
-    with pytest.raises(EnvironmentFault, match=r"termination = 'absent'.*'learned'"):
-        agent().learn(start(), data(8, ended=True), told, key=KEY)
-    model_free = SACAgentConfig(CONFIG.sac, CONFIG.learning)
-    found = agent(model_free).learn(
-        start(model_free), data(8, ended=True), told, key=KEY
-    )
-    assert int(found.policy.updates) > 0
-
-
-def test_a_known_end_must_be_given() -> None:
-    known = replace(CONFIG, imagination=ImaginationConfig(termination="known"))
-    with pytest.raises(InputError, match="offers none. Choose 'learned'"):
-        agent(known)
-
-
-# ---- λ of the theory -----------------------------------------------------------------
-
-
-def test_theory_weight_by_hand() -> None:
-    config = replace(CONFIG, optimism=DeepOptimismConfig(rule="theory"))
-    state = learned(rows=10, config=config, sliding=True)
-    assert state.model is not None
-    rows, gain = data(10), 0.0
-    for obs, action in zip(rows.obs, rows.actions, strict=True):
-        belief = ensemble.predict(
-            state.model, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
-        )
-        relative = np.asarray(belief.epistemic_std / belief.scale)[:2]
-        gain += 0.5 * np.log1p((relative / 1e-3) ** 2).sum()
-    # β = B + σ√(2(γ + d·log(nT/δ))), λ = R_max·T·β/σ with σ = 1e-3, B = R_max = 1.
-    width = 1.0 + 1e-3 * math.sqrt(2.0 * (gain + 2 * math.log(3 * STEPS / 0.1)))
-    expected = STEPS * width / 1e-3
-    assert agent(config).policy(state).weight == pytest.approx(expected, rel=1e-3)
-
-
-# ---- what is noted and diagnosed -----------------------------------------------------
-
-
-def test_notes_name_columns_of_the_record() -> None:
-    names = {"temperature", "entropy", "q", "critic_loss", "model_loss", "bonus"}
-    assert set(agent().policy(learned()).metrics) == {*names, "soft_reset"}
-    assert set(agent().policy(start()).metrics) == {"soft_reset"}
-    model_free = SACAgentConfig(CONFIG.sac, CONFIG.learning)
-    notes = agent(model_free).policy(learned(config=model_free)).metrics
-    assert set(notes) == {"soft_reset", *names} - {"model_loss", "bonus"}
-
-
-def test_diagnosis_of_a_short_episode_by_hand() -> None:
-    state = learned()
-    assert state.model is not None
-    rows = data(3)
-    episode = Episode(rows.obs, rows.actions, rows.rewards, rows.next_obs, False)
-    found = agent().policy(state).model_metrics(episode)
-    beliefs = [
-        ensemble.predict(
-            state.model, jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
-        )
-        for obs, action in zip(rows.obs, rows.actions, strict=True)
-    ]
-    spread = (rows.next_obs - rows.obs).std(axis=0)
-    error = rows.next_obs - np.array([belief.mean for belief in beliefs])
-    std = np.array([belief.epistemic_std[:2] for belief in beliefs])
-    noise = np.array([belief.aleatoric_std[:2] for belief in beliefs])
-    within = np.abs(error) <= 2 * np.sqrt(std**2 + noise**2)
-    expected = np.sqrt(np.mean((error / spread) ** 2))
-    assert found.model_error == pytest.approx(expected, rel=1e-4)
-    assert found.coverage == pytest.approx(within.mean())
-    norms = np.linalg.norm(std / spread, axis=1)
-    assert found.epistemic_std == pytest.approx(norms.mean(), rel=1e-4)
-    assert agent().policy(start()).model_metrics(episode).model_error is None
-
-
-def test_more_data_than_was_planned_for_still_fits() -> None:
-    assert int(learned(rows=50).policy.updates) > 0
-
-
-def test_same_key_same_agent_other_key_another() -> None:
-    told = LearnContext(3, STEPS, collected=STEPS)
-    first, again = (agent().learn(start(), data(10), told, key=KEY) for _ in range(2))
-    assert same(first, again)
-    other = agent().learn(start(), data(10), told, key=jax.random.key(2))
-    assert not same(other.policy, first.policy)
-
-
-def test_zero_actions_in_the_actor_are_refused_by_sac() -> None:
-    with pytest.raises(InputError, match="at least one state and one action"):
-        sac.init(2, 0, CONFIG.sac, key=KEY)
+    state, replay = trained(), device_replay(transitions(50), 60)
+    whole = model_based._information(state.model, replay)
+    monkeypatch.setattr(model_based, "_PREDICTED_AT_ONCE", 16)
+    again = jax.jit(lambda *given: unwrap(model_based._information)(*given))
+    np.testing.assert_allclose(again(state.model, replay), whole, rtol=1e-5)

@@ -1,20 +1,30 @@
-"""Bonuses, by hand."""
+"""Bonuses by hand, users' bonuses, and the tuned weight."""
 
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from driftrl.agents.optimism import (
     BONUSES,
+    WeightState,
     bonus_named,
+    check_bonus,
     information_gain,
-    intrinsic_reward,
+    initial_weight,
+    norm,
+    tune,
+    weight_loss,
+    with_weight,
 )
 from driftrl.errors import InputError
 from driftrl.models.gp import Prediction
+
+RATE = 0.01
 
 
 def prediction(
@@ -29,6 +39,9 @@ def prediction(
     )
 
 
+# ---- bonuses -----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("std", "scale", "expected"),
     [
@@ -36,21 +49,14 @@ def prediction(
         ([3.0, 8.0], [1.0, 2.0], 5.0),
         ([0.6, 0.0, 0.08], [0.1, 7.0, 0.01], 10.0),
         ([0.0, 0.0], [2.0, 3.0], 0.0),
-        ([0.5], [0.25], 2.0),
     ],
 )
 def test_euclidean_norm_in_units_of_the_changes(
     std: list[float], scale: list[float], expected: float
 ) -> None:
-    found = intrinsic_reward(prediction(std, scale))
+    found = norm(prediction(std, scale))
     assert found.shape == ()
     assert float(found) == pytest.approx(expected, rel=1e-6)
-
-
-def test_units_do_not_matter() -> None:
-    metres = intrinsic_reward(prediction([0.3, 0.1], [0.6, 0.4]))
-    millimetres = intrinsic_reward(prediction([300.0, 0.1], [600.0, 0.4]))
-    np.testing.assert_allclose(metres, millimetres, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -59,35 +65,122 @@ def test_units_do_not_matter() -> None:
         ([1.0], [1.0], math.log(2.0)),
         # Ratios 3 and 0: log 10 and log 1.
         ([0.3, 0.0], [0.1, 7.0], math.log(10.0) / 2.0),
-        ([0.0, 0.0], [1.0, 1e-3], 0.0),
         ([1.0, 1.0], [1e-3, 1e-3], 13.8155115579),  # log(1 + 10⁶)
+        ([1e-4], [1.0], 1e-8),  # not rounded away
     ],
 )
 def test_information_gain(
     std: list[float], noise: list[float], expected: float
 ) -> None:
     found = information_gain(prediction(std, [123.0] * len(std), noise))
-    assert found.shape == ()
-    assert float(found) == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_little_information_is_not_rounded_away() -> None:
-    found = information_gain(prediction([1e-4], [1.0], [1.0]))
-    assert float(found) == pytest.approx(1e-8, rel=1e-5)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", BONUSES)
-def test_slope_is_finite_where_nothing_is_unknown(name: str) -> None:
+def test_slope_is_finite_without_uncertainty(name: str) -> None:
     def value(std: jax.Array) -> jax.Array:
         known = prediction([0.0, 0.0], [2.0, 3.0], [0.1, 0.2])
         return bonus_named(name)(known._replace(epistemic_std=std))
 
-    slope = jax.grad(value)(jnp.zeros(2))
-    np.testing.assert_array_equal(slope, [0.0, 0.0])
+    np.testing.assert_array_equal(jax.grad(value)(jnp.zeros(2)), [0.0, 0.0])
 
 
-def test_bonuses_have_names() -> None:
-    assert bonus_named("norm") is intrinsic_reward
-    assert bonus_named("information_gain") is information_gain
-    with pytest.raises(InputError, match="Unknown bonus 'norms'. Did you mean 'norm'"):
-        bonus_named("norms")
+def largest(prediction: Prediction) -> jax.Array:
+    """Return the largest relative uncertainty."""
+    return jnp.max(prediction.epistemic_std / prediction.scale)
+
+
+def constant(prediction: Prediction) -> float:
+    return 2.0
+
+
+def vector(prediction: Prediction) -> jax.Array:
+    return prediction.epistemic_std
+
+
+def failing(prediction: Prediction) -> jax.Array:
+    return prediction.variance  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def untraceable(prediction: Prediction) -> float:
+    return float(prediction.epistemic_std[0])
+
+
+def test_a_bonus_is_named_or_a_path() -> None:
+    assert bonus_named("norm") is norm
+    bonus = bonus_named(f"{__name__}:largest")
+    assert float(bonus(prediction([3.0, 8.0], [1.0, 2.0]))) == 4.0
+    assert bonus_named(f"{__name__}:constant")(prediction([1.0], [1.0])).shape == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("norms", "norm"),
+        ("nowhere:bonus", "nowhere"),
+        (f"{__name__}:missing", "missing"),
+        (f"{__name__}:RATE", "function"),
+        (f"{__name__}:vector", r"\(2,\)"),
+        (f"{__name__}:failing", "variance"),
+        (f"{__name__}:untraceable", "traceable"),
+    ],
+)
+def test_other_bonuses_are_refused(name: str, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        check_bonus(name, prediction([1.0, 2.0], [1.0, 1.0]))
+
+
+# ---- the weight --------------------------------------------------------------------
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def step(
+    state: WeightState, current: jax.Array, reference: jax.Array, rate: float
+) -> WeightState:
+    return tune(state, current, reference, rate)
+
+
+def tuned(pairs: list[tuple[float, float]], start: float = 1.0) -> WeightState:
+    state = initial_weight(start, RATE)
+    for current, reference in pairs:
+        state = step(state, jnp.asarray(current), jnp.asarray(reference), RATE)
+    return state
+
+
+def test_loss_by_hand() -> None:
+    numbers = map(jnp.asarray, (math.log(3.0), 0.2, 0.7))
+    loss, slopes = jax.value_and_grad(weight_loss, argnums=(0, 1, 2))(*numbers)
+    assert float(loss) == pytest.approx(-0.5 * math.log(3.0), rel=1e-6)
+    # The bonuses are constants: only log λ is to move.
+    np.testing.assert_allclose(slopes, [-0.5, 0.0, 0.0], rtol=1e-6)
+
+
+def test_is_adam_on_the_logarithm() -> None:
+    pairs = [(0.3, 0.5), (0.9, 0.1), (0.2, 0.25), (0.0, 2.0)]
+    rule, value = optax.adam(RATE), jnp.zeros(())
+    memory = rule.init(value)
+    for current, reference in pairs:
+        with jax.numpy_dtype_promotion("standard"):
+            change, memory = rule.update(jnp.asarray(current - reference), memory)
+        value = value + jnp.asarray(change)
+    np.testing.assert_allclose(tuned(pairs).log_weight, value, rtol=1e-5)
+
+
+def test_grows_while_the_policy_gathers_less_than_its_average() -> None:
+    # The first step of Adam has the length of the learning rate.
+    up, down = [(0.3, 0.5)], [(0.5, 0.3)]
+    assert float(tuned(up).log_weight) == pytest.approx(RATE, rel=1e-4)
+    assert float(tuned(down).log_weight) == pytest.approx(-RATE, rel=1e-4)
+    assert float(tuned(up * 20).weight) > 1.1
+    assert float(tuned(up * 20 + down * 60).weight) < 1.0
+    assert float(tuned([(0.4, 0.4)] * 5, start=0.7).weight) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(("sign", "bound"), [(1.0, 1e8), (-1.0, 1e-8)])
+def test_stays_finite(sign: float, bound: float) -> None:
+    state = initial_weight(1.0, 100.0)
+    for _ in range(3):
+        state = step(state, jnp.zeros(()), jnp.asarray(sign), 100.0)
+    assert float(state.weight) == pytest.approx(bound, rel=1e-4)
+    extreme = with_weight(state, 1e300 if sign > 0 else 0.0)
+    assert float(extreme.weight) == pytest.approx(bound, rel=1e-4)

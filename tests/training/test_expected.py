@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.update import initial_state
+from driftrl.agents.model_based import initial_state
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import read_toml

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.agents.model_based import DeepAgent, DeepPolicy
+from driftrl.agents.model_based import ModelBasedAgent
+from driftrl.agents.sac import ActorPolicy, SACAgent
 from driftrl.cli.main import main
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
@@ -45,10 +46,11 @@ KEY = jax.random.key(0)
 TOLERANCE = 1e-6
 
 
-def deep_policy(kind: type, states: int, actions: int, *hidden: int) -> DeepPolicy:
+def deep_policy(kind: type, states: int, actions: int, *hidden: int) -> ActorPolicy:
     """Make a policy as far from a fresh one as learning might take it."""
     config = kind(sac=SACConfig(hidden=hidden))
-    agent = DeepAgent((states, actions), config, capacity=8, steps=8)
+    make: Any = SACAgent if kind is SACAgentConfig else ModelBasedAgent
+    agent = make((states, actions), config, capacity=8, steps=8)
     state = agent.initial_state(key=jax.random.key(len(hidden) + states))
     rng = np.random.default_rng(1)
     actor = jax.tree.map(
@@ -61,8 +63,8 @@ def deep_policy(kind: type, states: int, actions: int, *hidden: int) -> DeepPoli
     return dataclasses.replace(agent.policy(moved), trained=True)
 
 
-def exported(policy: DeepPolicy) -> Policy:
-    return Policy("t", 1, *actor_layers(flatten(policy.state)))
+def exported(policy: ActorPolicy) -> Policy:
+    return Policy("t", 1, *actor_layers(flatten({"policy": {"actor": policy.actor}})))
 
 
 def observations(states: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.model_based import DeepAgent
+from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -31,7 +31,7 @@ CONFIG = EnsembleAgentConfig(
 
 def live(rule: ForgettingRule, seed: int) -> list[float]:
     """Return the return of every episode: x' = x ± 0.4 u must be brought to 0."""
-    agent = DeepAgent((1, 1), CONFIG, capacity=EPISODES * STEPS, steps=STEPS)
+    agent = ModelBasedAgent((1, 1), CONFIG, capacity=EPISODES * STEPS, steps=STEPS)
     learner = Learner(
         agent,
         rule,

@@ -2,7 +2,6 @@
 
 Between episodes the model is fitted on the retained data; within an episode every
 decision maximises J + λ·Σ under the mean dynamics (eq:optimistic_objective) by iCEM.
-Which data is retained is not decided here: the agent learns what it is given.
 """
 
 import functools
@@ -18,31 +17,54 @@ from jaxtyping import Array, Float, Key
 
 from driftrl.agents import icem
 from driftrl.agents.base import (
+    Action,
     LearnContext,
     ModelMetrics,
     OnlineState,
     prediction_metrics,
 )
-from driftrl.agents.planning_objective import Reward, optimistic_return
-from driftrl.agents.theory_weight import theory_weight
+from driftrl.agents.optimism import Bonus, bonus_named, check_bonus, theory_weight
+from driftrl.agents.rollouts import Reward
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
 from driftrl.errors import require
 from driftrl.models import gp
-from driftrl.models.gp import GPState, Posterior
+from driftrl.models.gp import GPState, Posterior, Prediction
 from driftrl.theory.confidence import information_gain
 from driftrl.types import Data, Episode, Precision, Transition
 
-Action = Float[np.ndarray, " A"]
 Decide = Callable[[Posterior, Array, icem.Plan, Array, Array], icem.Plan]
+
+
+def optimistic_return(
+    predict: Callable[[Array, Array], Prediction],
+    reward: Reward,
+    bonus: Bonus,
+    weight: Float[Array, ""],
+    obs: Float[Array, " S"],
+    actions: Float[Array, "H A"],
+) -> Float[Array, ""]:
+    """Return J(π, μ) + λ·Σ(π, μ) of an action sequence (eq:optimistic_objective).
+
+    States follow the mean dynamics x' = μ(x, u); every step earns the known reward
+    r(x, u, x') and λ = ``weight`` times the bonus.
+    """
+
+    def step(state: Array, action: Array) -> tuple[Array, Array]:
+        prediction = predict(state, action)
+        earned = reward(state, action, prediction.mean)
+        return prediction.mean, earned + weight * bonus(prediction)
+
+    _, rewards = jax.lax.scan(step, obs, actions)
+    return jnp.sum(rewards)
 
 
 @dataclass(frozen=True)
 class GPAgentState:
-    """What the agent knows between two episodes; all of it is in a checkpoint."""
+    """Everything that the agent learns."""
 
     model: GPState
     optimism: float
-    """λ of the policy that this state drives."""
+    """λ of the policy of this state."""
 
 
 class GPAgent:
@@ -51,21 +73,22 @@ class GPAgent:
     precision: Precision = np.float64
 
     def __init__(
-        self,
-        sizes: tuple[int, int],
-        reward: Reward,
-        config: GPAgentConfig,
+        self, sizes: tuple[int, int], reward: Reward, config: GPAgentConfig
     ) -> None:
         """Make an agent for ``sizes`` = (states, actions) and r(x, u, x')."""
         self._sizes = sizes
         self._model = config.model
         self._planner = config.planner
         self._optimism = config.optimism
-        self._decide = _compiled_decision(reward, config.planner)
+        with jax.enable_x64(True):
+            states = jax.ShapeDtypeStruct((sizes[0],), jnp.float64)
+            example = Prediction(*([states] * 4))  # pyright: ignore[reportArgumentType]
+            check_bonus(config.optimism.bonus, example)
+        self._decide = _compiled_decision(reward, config.planner, config.optimism.bonus)
 
     def initial_state(self, *, key: Key[Array, ""]) -> GPAgentState:
-        """Return the agent before its first episode."""
-        del key  # nothing is drawn: a Gaussian process starts from its prior
+        """Return the state before the first episode, the prior."""
+        del key
         model = gp.initial_state(*self._sizes, self._model)
         return GPAgentState(model, self._optimism.weight)
 
@@ -77,8 +100,8 @@ class GPAgent:
         *,
         key: Key[Array, ""],
     ) -> GPAgentState:
-        """Return the agent fitted on exactly ``data``."""
-        del key  # fitting draws nothing
+        """Return the state fitted on exactly ``data``."""
+        del key
         require(
             context.updates is None and context.seconds is None,
             "agent.kind = 'gp' is fitted in one go: learn() takes neither updates nor "
@@ -88,27 +111,27 @@ class GPAgent:
         return GPAgentState(model, self._weight(model, context))
 
     def policy(self, state: GPAgentState) -> "GPPolicy":
-        """Return the policy that a learned state drives."""
-        with jax.enable_x64(True):
-            known = (
-                gp.posterior(state.model, self._model) if len(state.model.x) else None
-            )
-        return self._policy_on(known, state.optimism)
+        """Return the policy of a state."""
+        posterior = None
+        if len(state.model.x):
+            with jax.enable_x64(True):
+                posterior = gp.posterior(state.model, self._model)
+        return self._policy_on(posterior, state.optimism)
 
     def warm_up(self, points: int, steps: int) -> None:
-        """Compile what episodes of ``steps`` on up to ``points`` transitions need."""
+        """Compile everything for episodes of ``steps`` and up to ``points`` rows."""
         obs, key = np.zeros(self._sizes[0]), jax.random.key(0)
         blank = [np.zeros((steps, size)) for size in self._sizes]
         with jax.enable_x64(True):
-            blanks = gp.blank_posteriors(*self._sizes, points, self._model)
-        for posterior in blanks:
+            posteriors = gp.blank_posteriors(*self._sizes, points, self._model)
+        for posterior in posteriors:
             policy = self._policy_on(posterior, 0.0)
             policy.act(obs, policy.begin(), key=key)
             with jax.enable_x64(True):
                 gp.predict_all(posterior, *blank)
 
     def begin_online(self, retained: Callable[[], Data]) -> None:
-        """Return None: it learns when the episode has ended."""
+        """Return None: it learns between episodes only."""
         del retained
 
     def observe(
@@ -119,12 +142,12 @@ class GPAgent:
         *,
         key: Key[Array, ""],
     ) -> tuple[GPAgentState, OnlineState]:
-        """Learn nothing: there is no online within an episode."""
+        """Learn nothing; ``begin_online`` returns None, so this is never called."""
         del transition, key
         return state, online
 
-    def _policy_on(self, known: Posterior | None, weight: float) -> "GPPolicy":
-        return GPPolicy(known, weight, self._planner, self._sizes[1], self._decide)
+    def _policy_on(self, posterior: Posterior | None, weight: float) -> "GPPolicy":
+        return GPPolicy(posterior, weight, self._planner, self._sizes[1], self._decide)
 
     def _weight(self, model: GPState, context: LearnContext) -> float:
         """Return λ: the constant, or the paper's λ_{n,m} for this data."""
@@ -138,10 +161,9 @@ class GPAgent:
 
 @dataclass(frozen=True)
 class GPPolicy:
-    """Plans anew at every decision; what it carries from one to the next is a plan.
+    """Plans again at every decision; the carry is a plan.
 
-    With no data the mean says that nothing ever changes and the uncertainty is the same
-    everywhere, so all plans tie: then actions are drawn uniformly.
+    Without data all plans have the same value: then actions are drawn uniformly.
     """
 
     posterior: Posterior | None
@@ -152,18 +174,18 @@ class GPPolicy:
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """Nothing more to record."""
+        """Return nothing: fitting has no metrics to record."""
         return {}
 
     def begin(self) -> icem.Plan:
-        """Return the plan to carry into the first decision of an episode."""
+        """Return the plan for the first decision of an episode."""
         with jax.enable_x64(True):
             return icem.initial_plan(self.planner, self.action_size)
 
     def act(
         self, obs: Float[np.ndarray, " S"], carry: icem.Plan, *, key: Key[Array, ""]
     ) -> tuple[Action, icem.Plan]:
-        """Return the action for ``obs``, in [−1, 1], and the plan to carry on."""
+        """Return the action for ``obs``, in [−1, 1], and the next plan."""
         with jax.enable_x64(True):
             if self.posterior is None:
                 drawn = jax.random.uniform(key, (self.action_size,), minval=-1.0)
@@ -173,25 +195,26 @@ class GPPolicy:
             return np.asarray(plan.mean[0]), plan
 
     def deterministic(self) -> "GPPolicy":
-        """Return itself: a planner's draws are how it plans, not how it explores."""
+        """Return itself: the planner's randomness is not exploration."""
         return self
 
     def model_metrics(self, episode: Episode) -> ModelMetrics:
-        """Judge the model on an episode it has not seen; blank if it has no data."""
+        """Evaluate the model on an episode that it has not been trained on."""
         if self.posterior is None:
             return ModelMetrics()
         with jax.enable_x64(True):
-            found = gp.predict_all(self.posterior, episode.obs, episode.actions)
-        beliefs = (found.mean, found.epistemic_std, found.aleatoric_std)
-        return prediction_metrics(episode, *(np.asarray(belief) for belief in beliefs))
+            made = gp.predict_all(self.posterior, episode.obs, episode.actions)
+        parts = (made.mean, made.epistemic_std, made.aleatoric_std)
+        return prediction_metrics(episode, *(np.asarray(part) for part in parts))
 
 
 @functools.cache
-def _compiled_decision(reward: Reward, planner: ICEMConfig) -> Decide:
+def _compiled_decision(reward: Reward, planner: ICEMConfig, bonus: str) -> Decide:
     """Return the compiled planner: posterior, λ, last plan, state, key → new plan.
 
-    Cached, so that agents of one process that plan alike compile once.
+    Cached, so that equal agents in one process compile once.
     """
+    bonus_function = bonus_named(bonus)
 
     @eqx.filter_jit
     def decide(
@@ -202,7 +225,9 @@ def _compiled_decision(reward: Reward, planner: ICEMConfig) -> Decide:
         key: Key[Array, ""],
     ) -> icem.Plan:
         def objective(actions: Float[Array, "H A"]) -> Float[Array, ""]:
-            return optimistic_return(posterior.predict, reward, weight, obs, actions)
+            return optimistic_return(
+                posterior.predict, reward, bonus_function, weight, obs, actions
+            )
 
         return icem.plan(objective, icem.shift(last), planner, key=key)
 

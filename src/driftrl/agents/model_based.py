@@ -1,364 +1,525 @@
-"""The paper's practical agent: SAC in the imagination of an ensemble; or SAC alone.
+"""Model-based SAC, the paper's practical agent (section "Practical Modification").
 
-Which data is retained is not decided here: the agent learns what it is given, at the
-rate at which transitions come in, as soon as there is enough to draw a batch from.
+One update:
+
+1. one gradient step of the ensemble on a batch of retained transitions;
+2. rollouts of K decisions of the current policy in the ensemble, from that batch;
+3. A gradient steps of SAC, each on one of the K + 1 layers, the collected one included,
+   with the reward r + λ·b and b the bonus of the transition;
+4. if λ is tuned, one step of it.
+
+The retained data are an argument: the forgetting rule is not the agent's business.
 """
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from driftrl.agents import sac
-from driftrl.agents.base import Action, LearnContext, ModelMetrics, prediction_metrics
-from driftrl.agents.device_replay import Holding, RingCache, row_of
-from driftrl.agents.optimism_weight import with_weight
-from driftrl.agents.replay import Replay, ordered
-from driftrl.agents.rollouts import TaskFunctions
-from driftrl.agents.theory_weight import theory_weight
-from driftrl.agents.update import (
-    Config,
-    DeepState,
-    current_weight,
-    initial_state,
-    measured,
-    practise,
-    renewed,
+from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
+from driftrl.agents.optimism import (
+    WeightState,
+    bonus_named,
+    check_bonus,
+    initial_weight,
+    theory_weight,
+    tune,
+    with_weight,
 )
+from driftrl.agents.replay import Batch, DeviceReplay
+from driftrl.agents.rollouts import (
+    Predict,
+    TaskFunctions,
+    Termination,
+    imagine,
+    never_terminates,
+)
+from driftrl.agents.sac import (
+    ActorPolicy,
+    BatchBonus,
+    SACState,
+    polyak_update,
+    training_columns,
+)
+from driftrl.agents.update import DeepAgent, mix, train_steps
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.errors import EnvironmentFault, require
-from driftrl.models import ensemble
-from driftrl.models.ensemble import EnsemblePrediction, EnsembleState
+from driftrl.errors import require
+from driftrl.models import ensemble, termination
+from driftrl.models.ensemble import (
+    EnsemblePrediction,
+    EnsembleState,
+    Samples,
+    Statistics,
+)
 from driftrl.models.networks import MLP
-from driftrl.types import Data, Episode, Precision, Transition
+from driftrl.models.termination import TerminationState
+from driftrl.types import Data, Episode
 
-# Within an episode the model is normalised anew when the data have grown by this part.
-_GROWTH = 1 / 20
-# Units between two looks at the clock, where practice lasts for a time.
-_STRETCH = 20
-# Transitions that all members judge at once: a million would fill the memory.
-_AT_ONCE = 2**15
-
-
-@dataclass(frozen=True)
-class DeepOnlineState:
-    """What learning within an episode has to draw from."""
-
-    held: Holding
-    """The retained transitions, and those of the episode so far."""
-    measure_at: int = 0
-    """Number of transitions from which on the normalisation is measured again."""
-
-    @property
-    def size(self) -> int:
-        """Number of transitions."""
-        return self.held.ring.size
+# Rows that all members predict at once: a million would fill the memory.
+_PREDICTED_AT_ONCE = 2**15
+# Rows whose statistics are computed at once.  More are summed in blocks: at once they
+# would need twice their own memory, and as much time when nearly empty.
+_MEASURED_AT_ONCE = 2**17
+_BLOCK = 2**13
 
 
-class DeepAgent:
-    """Networks that learn between episodes, or at every step of one.
+class Metrics(NamedTuple):
+    """Means over the last updates."""
 
-    The agent keeps the transitions that it was last given on the device, so that the
-    next time only new ones have to get there.  What it learns does not depend on it.
+    policy: sac.Metrics
+    model_loss: Float[Array, ""]
+    bonus: Float[Array, ""]
+
+
+class ModelBasedState(eqx.Module):
+    """Everything that the agent learns; a pytree of arrays."""
+
+    model: EnsembleState
+    termination: TerminationState | None
+    """None unless the termination is learned."""
+    policy: SACState
+    average_actor: MLP
+    """π̄, which follows the actor slowly: the reference for tuning λ."""
+    weight: WeightState
+    metrics: Metrics
+    softly_reset: Bool[Array, ""]
+    """Whether the last call of ``learn`` began with a soft reset."""
+
+
+class Settings(NamedTuple):
+    """What an update depends on, hashable."""
+
+    config: EnsembleAgentConfig
+    functions: TaskFunctions = TaskFunctions()
+    """The task's termination and reward, where they are not learned."""
+
+
+def initial_state(
+    sizes: tuple[int, int], config: EnsembleAgentConfig, *, key: Key[Array, ""]
+) -> ModelBasedState:
+    """Return fresh networks for ``sizes`` = (states, actions)."""
+    model_key, termination_key, policy_key = jax.random.split(key, 3)
+    policy = sac.init(*sizes, config.sac, key=policy_key)
+    ends, weight = None, initial_weight(1.0, 0.0)
+    if config.imagination.termination == "learned":
+        ends = termination.initial_state(*sizes, config.model, key=termination_key)
+    if config.optimism.rule == "tuned":
+        weight = initial_weight(config.optimism.weight, config.optimism.learning_rate)
+    zero = jnp.zeros(())
+    return ModelBasedState(
+        model=ensemble.initial_state(*sizes, config.model, key=model_key),
+        termination=ends,
+        policy=policy,
+        average_actor=policy.actor,
+        weight=weight,
+        metrics=Metrics(sac.Metrics(*(zero for _ in sac.Metrics._fields)), zero, zero),
+        softly_reset=jnp.zeros((), bool),
+    )
+
+
+def soft_reset(
+    state: ModelBasedState,
+    sizes: tuple[int, int],
+    config: EnsembleAgentConfig,
+    *,
+    key: Key[Array, ""],
+) -> ModelBasedState:
+    """Mix the networks of model and policy with fresh ones, φ ← (1 − α)·φ + α·φ₀.
+
+    π̄ is mixed with the same fresh actor as π; the normalisation belongs to the data
+    and stays.
     """
+    model_key, policy_key = jax.random.split(key)
+    model, rates = state.model, config.soft_reset
+    if rates.model > 0:
+        fresh_model = ensemble.initial_state(*sizes, config.model, key=model_key)
+        members = mix(model.members, fresh_model.members, rates.model)
+        model = replace(model, members=members, optimiser=fresh_model.optimiser)
+    fresh = sac.init(*sizes, config.sac, key=policy_key)
+    return replace(
+        state,
+        model=model,
+        policy=sac.soft_reset(state.policy, fresh, rates.policy),
+        average_actor=mix(state.average_actor, fresh.actor, rates.policy),
+    )
 
-    precision: Precision = np.float32
+
+# ---- normalisation -----------------------------------------------------------------
+
+
+def refresh_normalizer(state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
+    """Normalise the model by exactly the transitions of the replay."""
+    statistics = statistics_of(state.model, replay)
+    return replace(state, model=replace(state.model, statistics=statistics))
+
+
+def _samples(rows: Batch) -> Samples:
+    return ensemble.samples_of(rows.obs, rows.actions, rows.rewards, rows.next_obs)
+
+
+@jax.jit
+def statistics_of(model: EnsembleState, replay: DeviceReplay) -> Statistics:
+    """Return mean and spread of the transitions, summed in their order.
+
+    So the result does not depend on where the ring starts, bit for bit.
+    """
+    if replay.capacity > _MEASURED_AT_ONCE:
+        return _statistics_in_blocks(replay)
+    rows = _samples(replay.ordered())
+    return ensemble.with_statistics(model, rows, replay.size).statistics
+
+
+def _statistics_in_blocks(replay: DeviceReplay) -> Statistics:
+    # Subtract the first row, so that a large offset costs no precision.
+    origin = _samples(replay.take(jnp.zeros(1, jnp.int32)))
+    count = jnp.maximum(replay.size, 1).astype(jnp.float32)
+    shift = jax.tree.map(
+        lambda total: total / count, _sum(replay, lambda value: value, origin)
+    )
+    centre = jax.tree.map(jnp.add, origin, shift)
+    squares = _sum(replay, jnp.square, centre)
+    filled = replay.size > 0
+    mean = jax.tree.map(lambda value: jnp.where(filled, value[0], 0.0), centre)
+    std = jax.tree.map(lambda total: jnp.sqrt(total[0] / count), squares)
+
+    def at_least(std: Float[Array, " D"], smallest: float) -> Float[Array, " D"]:
+        return jnp.where(filled, jnp.maximum(std, smallest), 1.0)
+
+    return Statistics(
+        input_mean=mean.inputs,
+        input_std=at_least(std.inputs, ensemble.SMALLEST_INPUT_STD),
+        output_mean=mean.outputs,
+        output_std=at_least(std.outputs, ensemble.SMALLEST_OUTPUT_STD),
+    )
+
+
+def _sum(
+    replay: DeviceReplay, term: Callable[[Array], Array], origin: Samples
+) -> Samples:
+    """Return Σ term(x − origin) over the transitions, of every column, as one row."""
+
+    def add(block: Int[Array, ""], sums: Samples) -> Samples:
+        numbers = block * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
+        valid = (numbers < replay.size)[:, None]
+        terms = jax.tree.map(
+            lambda values, start: jnp.where(valid, term(values - start), 0.0),
+            _samples(replay.take(numbers)),
+            origin,
+        )
+        return jax.tree.map(
+            lambda total, more: total + jnp.sum(more, axis=0, keepdims=True),
+            sums,
+            terms,
+        )
+
+    blocks = (replay.size + _BLOCK - 1) // _BLOCK
+    return jax.lax.fori_loop(0, blocks, add, jax.tree.map(jnp.zeros_like, origin))
+
+
+# ---- one update --------------------------------------------------------------------
+
+
+def update(
+    settings: Settings,
+    state: ModelBasedState,
+    replay: DeviceReplay,
+    key: Key[Array, ""],
+) -> tuple[ModelBasedState, Metrics]:
+    """Update the model, imagine rollouts, and update the policy on them."""
+    config = settings.config
+    rows_key, model_key, rollout_key, policy_key, weight_key = jax.random.split(key, 5)
+    rows = jax.random.randint(rows_key, (config.sac.batch_size,), 0, replay.size)
+    collected = replay.take(rows)
+    state, model_loss = _update_model(state, replay, collected, config, model_key)
+    predict = partial(ensemble.predict, state.model)
+    layers, bonus, start = _layers(state, predict, collected, settings, rollout_key)
+    state, metrics = _update_policy(state, predict, layers, bonus, config, policy_key)
+    if config.optimism.rule == "tuned":
+        average = partial(sac.sample_action, state.average_actor)
+        reference = mean_bonus(predict, average, config, start, weight_key)
+        # The first imagined layer holds what the current policy gathers from there.
+        rate = config.optimism.learning_rate
+        weight = tune(state.weight, jnp.mean(bonus[1]), reference, rate)
+        state = replace(state, weight=weight)
+    return state, Metrics(metrics, model_loss, jnp.mean(bonus))
+
+
+def _update_model(
+    state: ModelBasedState,
+    replay: DeviceReplay,
+    collected: Batch,
+    config: EnsembleAgentConfig,
+    key: Key[Array, ""],
+) -> tuple[ModelBasedState, Float[Array, ""]]:
+    batch = collected
+    if config.model.separate_batches:
+        shape = (config.model.members, config.sac.batch_size)
+        batch = replay.take(jax.random.randint(key, shape, 0, replay.size))
+    model, loss = ensemble.update(state.model, _samples(batch), config.model)
+    ends = state.termination
+    if ends is not None:
+        ends = termination.update(
+            ends,
+            collected.obs,
+            collected.actions,
+            collected.next_obs,
+            collected.terminated,
+            config.model,
+        )
+    return replace(state, model=model, termination=ends), loss
+
+
+def _layers(
+    state: ModelBasedState,
+    predict: Predict,
+    collected: Batch,
+    settings: Settings,
+    key: Key[Array, ""],
+) -> tuple[Batch, Float[Array, "K B"], Float[Array, "B S"]]:
+    """Return the layers, collected first, their bonus, and where rollouts start."""
+    config = settings.config
+    # A terminal state has no future: start from the state before it.
+    over = collected.terminated[:, None] > 0
+    start = jnp.where(over, collected.obs, collected.next_obs)
+    rollouts = imagine(
+        predict,
+        partial(sac.sample_action, state.policy.actor),
+        _termination(state, settings.functions),
+        start,
+        config.imagination,
+        key=key,
+        reward=settings.functions.reward,
+    )
+    bonus = bonus_named(config.imagination.bonus)
+    collected_bonus = jax.vmap(lambda *pair: bonus(predict(*pair)))(
+        collected.obs, collected.actions
+    )
+    imagined = Batch(*(getattr(rollouts, name) for name in Batch._fields))
+    layers = jax.tree.map(
+        lambda first, others: jnp.concatenate([first[None], others]),
+        collected,
+        imagined,
+    )
+    return layers, jnp.concatenate([collected_bonus[None], rollouts.bonus]), start
+
+
+def _termination(state: ModelBasedState, functions: TaskFunctions) -> Termination:
+    if state.termination is not None:
+        return partial(termination.probability, state.termination)
+    return functions.termination or never_terminates
+
+
+def _update_policy(
+    state: ModelBasedState,
+    predict: Predict,
+    layers: Batch,
+    bonus: Float[Array, "K B"],
+    config: EnsembleAgentConfig,
+    key: Key[Array, ""],
+) -> tuple[ModelBasedState, sac.Metrics]:
+    weight = current_weight(state, config)
+    in_losses = None
+    if config.imagination.placement == "reward":
+        layers = layers._replace(rewards=layers.rewards + weight * bonus)
+    else:
+        in_losses = _bonus_in_losses(weight, predict, config)
+    choice_key, update_key = jax.random.split(key)
+    updates = config.learning.policy_updates
+    chosen = jax.random.randint(choice_key, (updates,), 0, len(bonus))
+
+    def step(
+        carry: tuple[SACState, MLP], given: tuple[Int[Array, ""], Key[Array, ""]]
+    ) -> tuple[tuple[SACState, MLP], sac.Metrics]:
+        policy, average = carry
+        layer, key = given
+        batch = jax.tree.map(lambda column: column[layer], layers)
+        policy, metrics = sac.update(
+            policy, batch, config.sac, key=key, bonus=in_losses
+        )
+        if config.optimism.rule == "tuned":
+            average = polyak_update(policy.actor, average, config.sac.tau)
+        return (policy, average), metrics
+
+    keys = jax.random.split(update_key, updates)
+    carry = (state.policy, state.average_actor)
+    (policy, average), metrics = jax.lax.scan(step, carry, (chosen, keys))
+    state = replace(state, policy=policy, average_actor=average)
+    return state, jax.tree.map(jnp.mean, metrics)
+
+
+def _bonus_in_losses(
+    weight: Float[Array, ""], predict: Predict, config: EnsembleAgentConfig
+) -> BatchBonus:
+    """Return λ·b(s, a) of a batch: one more pass of the ensemble at every use."""
+    bonus = bonus_named(config.imagination.bonus)
+
+    def weighted(obs: Float[Array, "B S"], actions: Float[Array, "B A"]) -> Array:
+        return weight * jax.vmap(lambda *pair: bonus(predict(*pair)))(obs, actions)
+
+    return weighted
+
+
+def mean_bonus(
+    predict: Predict,
+    policy: Callable[[Array, Array], Array],
+    config: EnsembleAgentConfig,
+    obs: Float[Array, "B S"],
+    key: Key[Array, ""],
+) -> Float[Array, ""]:
+    """Return b(π), the mean bonus of a policy's actions in these states."""
+    bonus = bonus_named(config.imagination.bonus)
+
+    def gathered(obs: Float[Array, " S"], key: Key[Array, ""]) -> Float[Array, ""]:
+        return bonus(predict(obs, policy(obs, key)))
+
+    return jnp.mean(jax.vmap(gathered)(obs, jax.random.split(key, len(obs))))
+
+
+def current_weight(
+    state: ModelBasedState, config: EnsembleAgentConfig
+) -> Float[Array, ""]:
+    """Return λ: the constant, or what tuning or the theory has set."""
+    if config.optimism.rule == "constant":
+        return jnp.asarray(config.optimism.weight, jnp.float32)
+    return state.weight.weight
+
+
+# ---- the agent ---------------------------------------------------------------------
+
+
+class ModelBasedAgent(DeepAgent[ModelBasedState]):
+    """SAC on rollouts in an ensemble, optimistic about its uncertainty."""
 
     def __init__(
         self,
         sizes: tuple[int, int],
-        config: Config,
+        config: EnsembleAgentConfig,
         *,
         capacity: int,
         steps: int,
-        known: TaskFunctions | None = None,
+        functions: TaskFunctions | None = None,
     ) -> None:
-        """Make an agent.
+        """Make an agent; see ``DeepAgent``.
 
-        Args:
-            sizes: Numbers of states and of actions.
-            config: All settings.
-            capacity: Transitions that it will learn from at once, at most; with more it
-                still learns, but compiles again.
-            steps: Decisions of an episode that runs its full time.
-            known: The task's own condition of its end and its own reward, functions
-                of (obs, action, next_obs) for one step, for ``imagination.termination
-                = "known"`` and ``imagination.reward = "known"``.
+        ``functions`` are the task's, for ``imagination.termination = "known"`` and
+        ``imagination.reward = "known"``.
         """
-        self._sizes = sizes
+        may_terminate = config.imagination.termination != "absent"
+        super().__init__(
+            sizes,
+            config,
+            capacity=capacity,
+            steps=steps,
+            may_terminate=may_terminate,
+        )
         self._config = config
-        self._capacity = max(capacity, steps, config.learning.learning_starts)
-        self._steps = steps
-        self._known = _wanted(config, known or TaskFunctions())
-        self._cache = RingCache(sizes, steps)
-        self._may_end = True
-        if isinstance(config, EnsembleAgentConfig):
-            self._may_end = config.imagination.termination != "absent"
+        functions = _required_functions(config, functions or TaskFunctions())
+        self._settings = Settings(config, functions)
+        check_bonus(config.imagination.bonus, _example(sizes, config))
 
-    def initial_state(self, *, key: Key[Array, ""]) -> DeepState:
-        """Return the agent before its first episode."""
+    def initial_state(self, *, key: Key[Array, ""]) -> ModelBasedState:
+        """Return the state before the first episode."""
         return initial_state(self._sizes, self._config, key=key)
 
-    def learn(
-        self,
-        state: DeepState,
-        data: Data,
-        context: LearnContext,
-        *,
-        key: Key[Array, ""],
-    ) -> DeepState:
-        """Reset softly if it is time, then practise on exactly ``data``."""
-        self._refuse_unexpected_end(data, context)
-        reset_key, practice_key = jax.random.split(key)
-        due = self._reset_due(context)
-        if due:
-            state = renewed(state, self._sizes, self._config, key=reset_key)
-        state = replace(state, softly_reset=jnp.asarray(due))
-        if self._config.learning.when == "episode" and self._enough(len(data)):
-            replay = self._held(data).ring.replay
-            state = measured(state, replay)
-            state = self._practise_within(state, replay, context, practice_key)
-        return self._with_theory(state, data, context)
-
-    def _practise_within(
-        self,
-        state: DeepState,
-        replay: Replay,
-        context: LearnContext,
-        key: Key[Array, ""],
-    ) -> DeepState:
-        """Practise as long as the context says."""
-        if context.seconds is None:
-            units = context.updates
-            if units is None:
-                units = self._config.learning.model_updates * context.collected
-            return self._practise(state, replay, units, key)
-        end, stretch = time.monotonic() + context.seconds, 0
-        while time.monotonic() < end:
-            own_key = jax.random.fold_in(key, stretch)
-            state = self._practise(state, replay, _STRETCH, own_key)
-            jax.block_until_ready(state.policy.updates)
-            stretch += 1
-        return state
-
-    def policy(self, state: DeepState) -> "DeepPolicy":
-        """Return the policy that a learned state drives."""
-        return DeepPolicy(
-            state, self._config, self._steps, trained=int(state.policy.updates) > 0
+    def policy(self, state: ModelBasedState) -> ActorPolicy:
+        """Return the policy of a state."""
+        metrics = state.metrics
+        columns = training_columns(state.policy, state.softly_reset, metrics.policy)
+        return ActorPolicy(
+            state.policy.actor,
+            trained=int(state.policy.updates) > 0,
+            columns=columns
+            | {"model_loss": metrics.model_loss, "bonus": metrics.bonus},
+            optimism=current_weight(state, self._config),
+            evaluate=partial(model_metrics, state.model, self._steps),
         )
 
-    def begin_online(self, retained: Callable[[], Data]) -> DeepOnlineState | None:
-        """Return the retained transitions, with room for an episode's."""
-        if self._config.learning.when == "episode":
-            return None
-        return DeepOnlineState(self._held(retained()))
+    def _soft_reset(
+        self, state: ModelBasedState, key: Key[Array, ""]
+    ) -> ModelBasedState:
+        return soft_reset(state, self._sizes, self._config, key=key)
 
-    def observe(
+    def _refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
+        return refresh_normalizer(state, replay)
+
+    def _train(
         self,
-        state: DeepState,
-        online: DeepOnlineState,
-        transition: Transition,
-        *,
+        state: ModelBasedState,
+        replay: DeviceReplay,
+        count: Int[Array, ""],
         key: Key[Array, ""],
-    ) -> tuple[DeepState, DeepOnlineState]:
-        """Take in one transition, and practise.
+    ) -> ModelBasedState:
+        return train_steps(update, self._settings, state, replay, count, key)
 
-        The normalisation is measured at the first practice of an episode, then when the
-        data have grown by a twentieth, or by a batch if that is more: it hardly moves
-        in between, and at every step it would cost more the more is retained.
+    def _finish(
+        self, state: ModelBasedState, data: Data, context: LearnContext
+    ) -> ModelBasedState:
+        """Set the paper's λ_{n,m}, if that is the rule.
+
+        The information gain is computed from the ensemble's disagreement on the data,
+        ½ Σ_t Σ_j log(1 + σ_j²/σ_al²).
         """
-        held = self._cache.with_row(online.held, row_of(transition))
-        online = replace(online, held=held)
-        if not self._enough(online.size):
-            return state, online
-        replay = held.ring.replay
-        if online.size >= online.measure_at:
-            state = measured(state, replay)
-            more = max(self._config.sac.batch_size, int(_GROWTH * online.size))
-            online = replace(online, measure_at=online.size + more)
-        units = self._config.learning.model_updates
-        return self._practise(state, replay, units, key), online
-
-    def warm_up(self, points: int, steps: int) -> None:
-        """Compile everything that a run of up to ``points`` transitions needs."""
-        key = jax.random.key(0)
-        state = self.initial_state(key=key)
-        renewed(state, self._sizes, self._config, key=key)
-        blank, actions = (np.zeros((steps, size)) for size in self._sizes)
-        rewards = np.zeros(steps)
-        row = slice(1)  # however many there will be, they are written alike
-        data = Data(
-            blank[row], actions[row], rewards[row], blank[row], rewards[row] > 0
-        )
-        held = self._cache.holding(data, self._room_for(points))
-        if self._config.learning.when == "step":
-            seen = Transition(blank[0], actions[0], 0.0, blank[0], False, False)
-            held = self._cache.with_row(held, row_of(seen))
-        replay = held.ring.replay
-        self._practise(measured(state, replay), replay, 0, key)
-        self._with_theory(state, data, LearnContext(1, steps))
-        untrained = self.policy(state)
-        policy = replace(untrained, trained=True)
-        for one in (untrained, policy, policy.deterministic()):
-            one.act(blank[0], None, key=key)
-        policy.model_metrics(Episode(blank, actions, rewards, blank, False))
-
-    def _practise(
-        self, state: DeepState, replay: Replay, units: int, key: Key[Array, ""]
-    ) -> DeepState:
-        count = jnp.asarray(units, jnp.int32)
-        return practise(state, replay, count, self._config, self._known, key)
-
-    def _held(self, data: Data) -> Holding:
-        """Return the data on the device, with room for the steps of a online."""
-        online = self._steps if self._config.learning.when == "step" else 0
-        return self._cache.holding(data, self._room_for(len(data) + online))
-
-    def _enough(self, retained: int) -> bool:
-        """Say whether there is enough to draw batches from."""
-        return retained >= self._config.learning.learning_starts
-
-    def _room_for(self, transitions: int) -> int:
-        """Return the rows to pad to: the capacity, doubled until all fit."""
-        room = self._capacity
-        while room < transitions:
-            room *= 2
-        return room
-
-    def _reset_due(self, context: LearnContext) -> bool:
-        rates, period = self._config.soft_reset, self._config.soft_reset.period
-        if rates.model == rates.policy == 0:
-            return False
-        if period is None:
-            return context.turned_over
-        return context.episode > 1 and (context.episode - 1) % period == 0
-
-    def _with_theory(
-        self, state: DeepState, data: Data, context: LearnContext
-    ) -> DeepState:
-        """Return the state with the paper's λ_{n,m}, where that is the rule.
-
-        The information gain of the data is taken from the ensemble's disagreement on
-        it, ½ Σ_t Σ_j log(1 + σ_j²/σ_al²), as a Gaussian process has it step by step.
-        """
-        config = self._config
-        if (
-            not isinstance(config, EnsembleAgentConfig)
-            or config.optimism.rule != "theory"
-            or state.model is None
-        ):
+        optimism = self._config.optimism
+        if optimism.rule != "theory":
             return state
-        gain, noise = _information(state.model, self._held(data).ring.replay)
+        gain, noise = _information(state.model, self._load(data))
         weight = theory_weight(
-            float(gain), float(noise), self._sizes[0], context, config.optimism.theory
+            float(gain), float(noise), self._sizes[0], context, optimism.theory
         )
         return replace(state, weight=with_weight(state.weight, weight))
 
-    def _refuse_unexpected_end(self, data: Data, context: LearnContext) -> None:
-        if self._may_end or not data.terminated.any():
-            return
-        raise EnvironmentFault(
-            "The task ended before its time in an episode before episode "
-            f"{context.episode}, but agent.imagination.termination = 'absent' says "
-            "that it never does. Choose 'known' or 'learned', or make the environment "
-            "report truncation where only the clock ran out."
-        )
 
-
-def _wanted(config: Config, known: TaskFunctions) -> TaskFunctions:
-    """Return of what is known that which the settings ask for."""
-    if not isinstance(config, EnsembleAgentConfig):
-        return TaskFunctions()
+def _required_functions(
+    config: EnsembleAgentConfig, functions: TaskFunctions
+) -> TaskFunctions:
+    """Keep only the task functions that the config asks for."""
     settings = config.imagination
     require(
-        settings.termination != "known" or known.termination is not None,
-        "agent.imagination.termination = 'known' needs the condition under which the "
-        "task ends, and this task offers none. Choose 'learned' if it can end, or "
-        "'absent' if it never does.",
+        settings.termination != "known" or functions.termination is not None,
+        "agent.imagination.termination = 'known' needs a termination function, and "
+        "this task has none. Choose 'learned' if it can terminate, or 'absent' if it "
+        "never does.",
     )
     require(
-        settings.reward != "known" or known.reward is not None,
-        "agent.imagination.reward = 'known' needs the reward as a function, and this "
-        "task offers none. Choose 'learned'.",
+        settings.reward != "known" or functions.reward is not None,
+        "agent.imagination.reward = 'known' needs a reward function, and this task has "
+        "none. Choose 'learned'.",
     )
     return TaskFunctions(
-        termination=known.termination if settings.termination == "known" else None,
-        reward=known.reward if settings.reward == "known" else None,
+        termination=functions.termination if settings.termination == "known" else None,
+        reward=functions.reward if settings.reward == "known" else None,
     )
 
 
-@dataclass(frozen=True)
-class DeepPolicy:
-    """A tanh-normal actor; before it has learned anything, actions are uniform."""
-
-    state: DeepState
-    config: Config
-    steps: int
-    trained: bool
-    noisy: bool = True
-
-    @property
-    def weight(self) -> float:
-        """λ that its imagined rewards were weighted with; 0 without a model."""
-        if not isinstance(self.config, EnsembleAgentConfig):
-            return 0.0
-        return float(current_weight(self.state, self.config))
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """How it was learned; read once an episode, so not before it is asked for."""
-        return _notes(self.state)
-
-    def begin(self) -> None:
-        """Carry nothing from one decision to the next."""
-
-    def act(
-        self, obs: Float[np.ndarray, " S"], carry: None, *, key: Key[Array, ""]
-    ) -> tuple[Action, None]:
-        """Return the action for ``obs``, in [−1, 1]: drawn, or the mode."""
-        seen = np.asarray(obs, np.float32)
-        if not self.trained:
-            action = _uniform_action(self.state.policy.actor, key)
-        else:
-            action = sac.act(
-                self.state.policy.actor, seen, key=key if self.noisy else None
-            )
-        return np.asarray(action, np.float64), carry
-
-    def deterministic(self) -> "DeepPolicy":
-        """Return the policy that takes the mode of the distribution."""
-        return replace(self, noisy=False)
-
-    def model_metrics(self, episode: Episode) -> ModelMetrics:
-        """Judge the ensemble on an episode it has not seen."""
-        model = self.state.model
-        if model is None or not self.trained:
-            return ModelMetrics()
-        rows = max(self.steps, len(episode))
-        obs = np.zeros((rows, episode.obs.shape[1]), np.float32)
-        actions = np.zeros((rows, episode.actions.shape[1]), np.float32)
-        obs[: len(episode)], actions[: len(episode)] = episode.obs, episode.actions
-        found = _predict_all(model, jnp.asarray(obs), jnp.asarray(actions))
-        states = episode.obs.shape[1]
-        return prediction_metrics(
-            episode,
-            *(
-                np.asarray(part, np.float64)[: len(episode), :states]
-                for part in (found.mean, found.epistemic_std, found.aleatoric_std)
-            ),
-        )
+def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePrediction:
+    """Return the shapes of a prediction."""
+    states, members = sizes[0], config.model.members
+    outputs = (states + 1,)
+    shapes = ((states,), (), outputs, outputs, outputs, (members, states), (members,))
+    return EnsemblePrediction(
+        *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)  # pyright: ignore[reportArgumentType]
+    )
 
 
-@jax.jit
-def _uniform_action(actor: MLP, key: Key[Array, ""]) -> Float[Array, " A"]:
-    size = actor.layers[-1].bias.shape[0] // 2
-    return jax.random.uniform(key, (size,), minval=-1.0)
+def model_metrics(model: EnsembleState, steps: int, episode: Episode) -> ModelMetrics:
+    """Evaluate the ensemble on an episode, padded to ``steps`` transitions."""
+    count, states = episode.obs.shape
+    rows = max(steps, count)
+    obs = np.zeros((rows, states), np.float32)
+    actions = np.zeros((rows, episode.actions.shape[1]), np.float32)
+    obs[:count], actions[:count] = episode.obs, episode.actions
+    made = _predict_all(model, jnp.asarray(obs), jnp.asarray(actions))
+    parts = (made.mean, made.epistemic_std, made.aleatoric_std)
+    return prediction_metrics(
+        episode, *(np.asarray(part, np.float64)[:count, :states] for part in parts)
+    )
 
 
 @jax.jit
@@ -370,23 +531,23 @@ def _predict_all(
 
 @jax.jit
 def _information(
-    model: EnsembleState, replay: Replay
+    model: EnsembleState, replay: DeviceReplay
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return ½ Σ_t Σ_j log(1 + σ_j²/σ_al²) of the data, and the mean relative σ_al."""
 
-    def judged(
+    def predict(
         pair: tuple[Float[Array, " S"], Float[Array, " A"]],
     ) -> tuple[Float[Array, " O"], Float[Array, " O"], Float[Array, " O"]]:
-        found = ensemble.predict(model, *pair)
-        return found.epistemic_std, found.aleatoric_std, found.scale
+        made = ensemble.predict(model, *pair)
+        return made.epistemic_std, made.aleatoric_std, made.scale
 
-    rows = ordered(replay)
-    pairs, count = (rows.obs, rows.actions), len(rows.rewards)
-    if count <= _AT_ONCE:
-        epistemic, aleatoric, scale = jax.vmap(judged)(pairs)
+    rows = replay.ordered()
+    pairs, block = (rows.obs, rows.actions), _PREDICTED_AT_ONCE
+    if replay.capacity <= block:
+        epistemic, aleatoric, scale = jax.vmap(predict)(pairs)
     else:
-        epistemic, aleatoric, scale = jax.lax.map(judged, pairs, batch_size=_AT_ONCE)
-    valid = jnp.arange(count) < replay.size
+        epistemic, aleatoric, scale = jax.lax.map(predict, pairs, batch_size=block)
+    valid = jnp.arange(replay.capacity) < replay.size
     ratio = epistemic[:, :-1] / aleatoric[:, :-1]
     gains = 0.5 * jnp.sum(jnp.log1p(ratio**2), axis=1)
     noise = jnp.mean(aleatoric[:, :-1] / scale[:, :-1], axis=1)
@@ -397,27 +558,3 @@ def _information(
         jnp.sum(jnp.where(valid, gains, 0.0)),
         jnp.where(replay.size > 0, mean_noise, fallback),
     )
-
-
-def _notes(state: DeepState) -> dict[str, float | bool]:
-    """Return what learning left to be recorded, in one transfer."""
-    seen, temperature, softly_reset, updates = jax.device_get(
-        (
-            state.notes,
-            jnp.exp(state.policy.log_temperature),
-            state.softly_reset,
-            state.policy.updates,
-        )
-    )
-    notes: dict[str, float | bool] = {"soft_reset": bool(softly_reset)}
-    if int(updates) == 0:
-        return notes
-    notes |= {
-        "temperature": float(temperature),
-        "entropy": float(seen.entropy),
-        "q": float(seen.q),
-        "critic_loss": float(seen.critic_loss),
-    }
-    if state.model is not None:
-        notes |= {"model_loss": float(seen.model_loss), "bonus": float(seen.bonus)}
-    return notes

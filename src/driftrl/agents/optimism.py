@@ -1,27 +1,46 @@
-"""How epistemic uncertainty becomes an intrinsic reward."""
+"""Optimism: the bonus for epistemic uncertainty, and its weight λ.
 
+A *bonus* is any function of a prediction that returns a scalar and that JAX can trace.
+Its weight is a constant, the paper's λ_{n,m}, or tuned online as in MaxInfoRL (Sukhija
+et al., 2025): the policy should gather as much bonus as its moving average π̄ does, and
+λ is the price of falling short::
+
+    L(log λ) = log λ · (b(π) − b(π̄))
+"""
+
+import math
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import optax
+from jaxtyping import Array, Float, PyTree
 
-from driftrl.errors import unknown_name
-from driftrl.models.networks import safe_sqrt
+from driftrl.agents.base import LearnContext
+from driftrl.config.gp import TheoryConfig
+from driftrl.errors import InputError, require, unknown_name
+from driftrl.models.networks import apply_gradients, safe_sqrt
+from driftrl.plugins import load_object
+from driftrl.theory.confidence import confidence_width, exploration_weight
+
+# λ stays within these bounds, which only guard the exponential.
+LOG_WEIGHT_RANGE = (math.log(1e-8), math.log(1e8))
 
 
 @runtime_checkable
-class Belief(Protocol):
-    """What a bonus reads of a prediction, an entry for every output j."""
+class Uncertainty(Protocol):
+    """What a bonus may read of a prediction, one entry for every output j."""
 
     @property
     def epistemic_std(self) -> Float[Array, " O"]:
-        """σ_j, what more data would remove."""
+        """σ_j: the uncertainty that more data would remove."""
         ...
 
     @property
     def aleatoric_std(self) -> Float[Array, " O"]:
-        """σ_al,j, what no data removes."""
+        """σ_al,j: the noise."""
         ...
 
     @property
@@ -30,37 +49,133 @@ class Belief(Protocol):
         ...
 
 
-Bonus = Callable[[Belief], Float[Array, ""]]
+Bonus = Callable[[Any], Any]
+"""Prediction ↦ scalar."""
 
 
-def intrinsic_reward(prediction: Belief) -> Float[Array, ""]:
+def norm(prediction: Uncertainty) -> Float[Array, ""]:
     """Return ‖σ(x, u)‖₂, σ in units of the spread of every output.
 
-    The paper's Σ (eq:sigma_trajectory) sums this along a trajectory.  Without units the
-    weight λ means the same for an angle and for a speed, and from task to task.
+    The paper's Σ (eq:sigma_trajectory) sums this along a trajectory.  Without units, λ
+    means the same for an angle and for a speed.
     """
     relative = prediction.epistemic_std / prediction.scale
     return safe_sqrt(jnp.sum(relative**2))
 
 
-def information_gain(prediction: Belief) -> Float[Array, ""]:
-    """Return mean_j log(1 + σ_j²/σ_al,j²), what a transition tells of the dynamics.
+def information_gain(prediction: Uncertainty) -> Float[Array, ""]:
+    """Return mean_j log(1 + σ_j²/σ_al,j²), the information in a transition.
 
-    For Gaussian beliefs this is twice the mutual information, on average over outputs.
-    It has no unit, and grows but as the logarithm of the uncertainty.
+    For Gaussian beliefs this is twice the mutual information, averaged over outputs.
     """
     ratio = prediction.epistemic_std / prediction.aleatoric_std
     return jnp.mean(jnp.log1p(ratio**2))
 
 
-BONUSES: dict[str, Bonus] = {
-    "norm": intrinsic_reward,
-    "information_gain": information_gain,
-}
+BONUSES: dict[str, Bonus] = {"norm": norm, "information_gain": information_gain}
 
 
 def bonus_named(name: str) -> Bonus:
-    """Return the bonus of this name."""
-    if name not in BONUSES:
+    """Return a built-in bonus by name, or a user's by "module:function"."""
+    if name in BONUSES:
+        return BONUSES[name]
+    if ":" not in name:
         raise unknown_name("bonus", name, BONUSES)
-    return BONUSES[name]
+    function = load_object(name)
+    require(callable(function), f"The bonus {name!r} is not a function.")
+    return lambda prediction: jnp.asarray(
+        function(prediction), prediction.epistemic_std.dtype
+    )
+
+
+def check_bonus(name: str, prediction: PyTree) -> None:
+    """Refuse a bonus that does not map a prediction of these shapes to a scalar."""
+    try:
+        value = jax.eval_shape(bonus_named(name), prediction)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The bonus {name!r} failed with {type(error).__name__}: {error}. A bonus "
+            "takes a prediction with the arrays epistemic_std, aleatoric_std and "
+            "scale, and must be traceable by JAX."
+        ) from error
+    require(
+        value.shape == (),
+        f"The bonus {name!r} must return a scalar, but returns shape {value.shape}.",
+    )
+
+
+class WeightState(eqx.Module):
+    """λ and the optimiser that tunes it; a pytree of arrays."""
+
+    log_weight: Float[Array, ""]
+    """log λ."""
+    optimiser: PyTree
+
+    @property
+    def weight(self) -> Float[Array, ""]:
+        """λ itself."""
+        return jnp.exp(self.log_weight)
+
+
+def initial_weight(weight: float, learning_rate: float) -> WeightState:
+    """Return λ = ``weight`` > 0 before any tuning."""
+    log_weight = jnp.log(jnp.asarray(weight, jnp.float32))
+    return WeightState(log_weight, optax.adam(learning_rate).init(log_weight))
+
+
+def with_weight(state: WeightState, weight: float) -> WeightState:
+    """Return the state with this λ, clipped to its bounds."""
+    log_weight = math.log(max(weight, math.exp(LOG_WEIGHT_RANGE[0])))
+    clipped = min(log_weight, LOG_WEIGHT_RANGE[1])
+    return WeightState(jnp.asarray(clipped, jnp.float32), state.optimiser)
+
+
+def weight_loss(
+    log_weight: Float[Array, ""],
+    current: Float[Array, ""],
+    reference: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Return log λ·(b(π) − b(π̄)), linear in log λ."""
+    return log_weight * jax.lax.stop_gradient(current - reference)
+
+
+def tune(
+    state: WeightState,
+    current: Float[Array, ""],
+    reference: Float[Array, ""],
+    learning_rate: float,
+) -> WeightState:
+    """Take one step of Adam on log λ, given the mean bonus of π and of π̄."""
+    gradient = jax.grad(weight_loss)(state.log_weight, current, reference)
+    optimiser = optax.adam(learning_rate)
+    stepped, memory = apply_gradients(
+        optimiser, gradient, state.optimiser, state.log_weight
+    )
+    return WeightState(jnp.clip(stepped, *LOG_WEIGHT_RANGE), memory)
+
+
+def theory_weight(
+    gain: float,
+    noise_std: float,
+    outputs: int,
+    context: LearnContext,
+    settings: TheoryConfig,
+) -> float:
+    """Return λ = R_max·T·β/σ, with β from the information gain of the data."""
+    width = confidence_width(
+        gain,
+        rkhs_bound=settings.rkhs_bound,
+        noise_std=noise_std,
+        outputs=outputs,
+        failure_probability=settings.failure_probability,
+        horizon_steps=context.episode * context.steps if context.sliding else 1,
+    )
+    weight = exploration_weight(
+        width,
+        reward_max=settings.reward_max,
+        steps=context.steps,
+        noise_std=noise_std,
+    )
+    return float(weight)

@@ -1,10 +1,12 @@
-"""The retained transitions as arrays of a fixed size, so that growing compiles nothing.
+"""The retained transitions on the device, in arrays of a fixed size.
 
 The arrays are a ring: of ``size`` transitions, number i lies in row (start + i) mod
-capacity, and the other rows are padding.  Whoever reads them by number, as ``drawn``
-and ``ordered`` do, gets the same wherever the ring begins.
+capacity, and the other rows are padding.  So growing data recompile nothing, and an
+episode costs only its own length: new transitions are written in place, and forgetting
+moves the start.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,47 +14,147 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from driftrl.agents.sac import Batch
-from driftrl.types import Data
+from driftrl.types import Data, Transition
+
+_SMALLEST_CHUNK = 1000  # rows per write: a call costs more than these rows
 
 
-class Replay(NamedTuple):
-    """Padded transitions on the device."""
+class Batch(NamedTuple):
+    """Transitions on the device, one row each."""
 
-    data: Batch
+    obs: Float[Array, "B S"]
+    actions: Float[Array, "B A"]
+    rewards: Float[Array, " B"]
+    next_obs: Float[Array, "B S"]
+    terminated: Float[Array, " B"]
+    """1 where the task ended in ``next_obs``, or the probability that it did."""
+
+
+class DeviceReplay(NamedTuple):
+    """The retained transitions, as compiled functions take them."""
+
+    rows: Batch
     start: Int[Array, ""]
     size: Int[Array, ""]
 
+    @property
+    def capacity(self) -> int:
+        """Number of rows."""
+        return len(self.rows.rewards)
 
-def make_replay(data: Data, capacity: int) -> Replay:
-    """Return transitions in single precision, padded to ``capacity`` rows."""
+    def take(self, numbers: Int[Array, "*N"]) -> Batch:
+        """Return the transitions with these numbers, from 0 to size − 1."""
+        rows = (self.start + numbers) % self.capacity
+        return jax.tree.map(lambda column: column[rows], self.rows)
+
+    def ordered(self) -> Batch:
+        """Return all rows, oldest transition first, padding last."""
+        return self.take(jnp.arange(self.capacity, dtype=jnp.int32))
+
+
+def device_replay(data: Data, capacity: int) -> DeviceReplay:
+    """Copy data to the device, in single precision."""
     start, size = (jnp.asarray(number, jnp.int32) for number in (0, len(data)))
-    return Replay(padded_rows(data, 0, capacity), start, size)
+    return DeviceReplay(_padded_rows(data, 0, capacity), start, size)
 
 
-def padded_rows(data: Data, first: int, rows: int) -> Batch:
+def _padded_rows(data: Data, first: int, rows: int) -> Batch:
     """Return up to ``rows`` transitions from ``first`` on, then zeros."""
+
+    def padded(column: np.ndarray) -> Array:
+        filled = np.zeros((rows, *column.shape[1:]), np.float32)
+        part = column[first : first + rows]
+        filled[: len(part)] = part
+        return jnp.asarray(filled)
+
     columns = (data.obs, data.actions, data.rewards, data.next_obs, data.terminated)
-    return Batch(*(_padded(column[first : first + rows], rows) for column in columns))
+    return Batch(*(padded(column) for column in columns))
 
 
-def _padded(column: np.ndarray, rows: int) -> Float[Array, "..."]:
-    padded = np.zeros((rows, *column.shape[1:]), np.float32)
-    padded[: len(column)] = column
-    return jnp.asarray(padded)
+class ReplayCache:
+    """Keeps the newest data on the device, to copy only what is new.
+
+    The returned replay depends only on the arguments, and is valid until the next call,
+    which writes over it.
+    """
+
+    def __init__(self, sizes: tuple[int, int], steps: int) -> None:
+        """Make an empty cache for episodes of ``steps`` transitions."""
+        self._sizes = sizes
+        self._chunk = max(steps, _SMALLEST_CHUNK)
+        self._rows: Batch | None = None
+        self._start = self.size = 0
+        # Of which transitions the rows are; ``append`` adds rows beyond ``_end``.
+        self._origin: object = None
+        self._first = self._end = 0
+
+    def load(self, data: Data, capacity: int) -> DeviceReplay:
+        """Return exactly ``data`` in a replay of this capacity."""
+        reusable = (
+            self._rows is not None
+            and len(self._rows.rewards) == capacity
+            and data.origin is not None
+            and data.origin is self._origin
+            and self._first <= data.offset <= self._end <= data.offset + len(data)
+        )
+        self._origin = None  # an interrupt would leave incomplete rows
+        if reusable:
+            self._start = (self._start + data.offset - self._first) % capacity
+            self.size = self._end - data.offset
+        else:
+            self._rows = None  # free the memory first
+            self._rows = _empty_rows(self._sizes, capacity)
+            self._start = self.size = 0
+        while self.size < len(data):
+            rows = _padded_rows(data, self.size, self._chunk)
+            self._write(rows, min(self._chunk, len(data) - self.size))
+        self._first, self._end = data.offset, data.offset + len(data)
+        self._origin = data.origin
+        return self._replay()
+
+    def append(self, transition: Transition) -> DeviceReplay:
+        """Return the replay with one more transition, which is in no data yet."""
+        columns = (
+            transition.obs,
+            transition.action,
+            transition.reward,
+            transition.next_obs,
+            transition.terminated,
+        )
+        row = Batch(*(jnp.asarray(np.asarray(c, np.float32)[None]) for c in columns))
+        origin, self._origin = self._origin, None
+        self._write(row, 1)
+        self._origin = origin
+        return self._replay()
+
+    def _write(self, rows: Batch, count: int) -> None:
+        assert self._rows is not None
+        capacity = len(self._rows.rewards)
+        assert self.size + count <= capacity, "the replay is full"
+        place = jnp.asarray((self._start + self.size) % capacity, jnp.int32)
+        self._rows = _written(self._rows, rows, place, jnp.asarray(count, jnp.int32))
+        self.size += count
+
+    def _replay(self) -> DeviceReplay:
+        assert self._rows is not None
+        start, size = (jnp.asarray(n, jnp.int32) for n in (self._start, self.size))
+        return DeviceReplay(self._rows, start, size)
 
 
-def drawn(replay: Replay, numbers: Int[Array, "*N"]) -> Batch:
-    """Return the transitions of these numbers, from 0 to size − 1."""
-    rows = _rows(replay, numbers)
-    return jax.tree.map(lambda column: column[rows], replay.data)
+def _empty_rows(sizes: tuple[int, int], capacity: int) -> Batch:
+    states, actions = sizes
+    shapes = ((states,), (actions,), (), (states,), ())
+    return Batch(*(jnp.zeros((capacity, *shape), jnp.float32) for shape in shapes))
 
 
-def ordered(replay: Replay) -> Batch:
-    """Return all rows in the order of their numbers, padding last."""
-    numbers = jnp.arange(len(replay.data.rewards), dtype=jnp.int32)
-    return drawn(replay, numbers)
-
-
-def _rows(replay: Replay, numbers: Int[Array, "*N"]) -> Int[Array, "*N"]:
-    return (replay.start + numbers) % len(replay.data.rewards)
+# Donated, the arrays are changed in place; otherwise all rows would be copied.
+@partial(jax.jit, donate_argnames="columns")
+def _written(
+    columns: Batch, rows: Batch, place: Int[Array, ""], count: Int[Array, ""]
+) -> Batch:
+    capacity, numbers = len(columns.rewards), jnp.arange(len(rows.rewards))
+    # Padding goes to a row that does not exist, where it is dropped.
+    places = jnp.where(numbers < count, (place + numbers) % capacity, capacity)
+    return jax.tree.map(
+        lambda column, new: column.at[places].set(new, mode="drop"), columns, rows
+    )

@@ -9,51 +9,46 @@ from jaxtyping import Array, Bool, Float, Key
 
 from driftrl.agents.optimism import bonus_named
 from driftrl.config.deep import ImaginationConfig
-from driftrl.errors import require
 from driftrl.models.ensemble import EnsemblePrediction
 
 Predict = Callable[[Array, Array], EnsemblePrediction]
 Policy = Callable[[Array, Array], Array]
 """(obs, key) ↦ action, for one observation."""
 Termination = Callable[[Array, Array, Array], Array]
-"""(obs, action, next_obs) ↦ whether the task ends in next_obs, or how probably.
+"""(obs, action, next_obs) ↦ whether the task ends in next_obs.
 
-A known condition answers with truth values, a learned one with probabilities.
+A known condition returns truth values, a learned one probabilities.
 """
-
 Reward = Callable[[Array, Array, Array], Array]
-"""(obs, action, next_obs) ↦ what the step is paid."""
+"""(obs, action, next_obs) ↦ reward."""
 
 
 class TaskFunctions(NamedTuple):
-    """What a learner knows of its task and need not learn."""
+    """What is known about a task, and need not be learned; JAX must trace it."""
 
     termination: Termination | None = None
     reward: Reward | None = None
 
 
-# A rollout goes no further where the task has ended with at least this probability.
+# A rollout stops where the task has ended with at least this probability.
 ENDED = 0.5
 
 
-def _never(obs: Array, action: Array, next_obs: Array) -> Array:
+def never_terminates(obs: Array, action: Array, next_obs: Array) -> Array:
+    """Return False: the task has no terminal states."""
     del obs, action, next_obs
     return jnp.zeros((), bool)
 
 
-NEVER_TERMINATES: Termination = _never
-"""Declares that the task has no terminal states; a clock that runs out is none."""
-
-
-class Imagined(NamedTuple):
+class Rollouts(NamedTuple):
     """Transitions of K layers, each one step of B rollouts."""
 
     obs: Float[Array, "*K S"]
     actions: Float[Array, "*K A"]
     rewards: Float[Array, "*K"]
-    """What is paid, as the model or the task has it, without the bonus."""
+    """Without the bonus."""
     bonus: Float[Array, "*K"]
-    """The intrinsic reward, before its weight λ."""
+    """The bonus, before its weight λ."""
     next_obs: Float[Array, "*K S"]
     terminated: Float[Array, "*K"]
     """1 where the task ended in ``next_obs``, or the probability that it did."""
@@ -70,41 +65,36 @@ def imagine(
     *,
     key: Key[Array, ""],
     reward: Reward | None = None,
-) -> Imagined:
+) -> Rollouts:
     """Follow the policy for K steps in the learned model, from every start state.
 
-    States and rewards follow the mean of the ensemble, or a member drawn anew for each
-    step of each rollout.  The bonus is read off the prediction that made the
-    transition, so it costs no further pass.  A rollout that has ended repeats its last
-    transition, which stays a valid one, and is marked as no longer active.
+    States and rewards follow the mean of the ensemble, or a member drawn for each step
+    of each rollout.  The bonus is computed from the prediction that made the
+    transition, without another pass.  A rollout that has ended repeats its last
+    transition.
 
     Args:
         predict: The model, for one observation and action.
         policy: The policy, for one observation and key.
-        terminated: When the task ends; ``NEVER_TERMINATES`` if it never does.
+        terminated: Whether the task ends, such as ``never_terminates``.
         start: States in which the task has not ended.
         config: K, the dynamics and the bonus.
         key: Randomness of the policy and of the members.
-        reward: What a step is paid, where it is known; else the model says.
+        reward: The reward function, if it is known; otherwise the model predicts it.
 
     Returns:
         Transitions with the leading axes K and B.
     """
-    require(
-        callable(terminated),
-        f"Imagination must know when the task ends, received {terminated!r}. Pass a "
-        "function of (obs, action, next_obs), or NEVER_TERMINATES if it never does.",
-    )
 
-    def rollout(obs: Float[Array, " S"], key: Key[Array, ""]) -> Imagined:
-        def advance(state: Float[Array, " S"], key: Key[Array, ""]) -> Imagined:
-            seen = _transition(predict, policy, terminated, state, config, key)
+    def rollout(obs: Float[Array, " S"], key: Key[Array, ""]) -> Rollouts:
+        def advance(state: Float[Array, " S"], key: Key[Array, ""]) -> Rollouts:
+            made = _transition(predict, policy, terminated, state, config, key)
             if reward is None:
-                return seen
-            paid = reward(seen.obs, seen.actions, seen.next_obs)
-            return seen._replace(rewards=paid.astype(seen.rewards.dtype))
+                return made
+            known = reward(made.obs, made.actions, made.next_obs)
+            return made._replace(rewards=known.astype(made.rewards.dtype))
 
-        def step(before: Imagined, key: Key[Array, ""]) -> tuple[Imagined, Imagined]:
+        def step(before: Rollouts, key: Key[Array, ""]) -> tuple[Rollouts, Rollouts]:
             ended = before.terminated >= ENDED
             after = jax.tree.map(
                 lambda old, new: jnp.where(ended, old, new),
@@ -114,11 +104,11 @@ def imagine(
             after = after._replace(active=~ended)
             return after, after
 
-        # Nothing has happened yet: a transition of which only the arrival is read.
+        # A blank transition before the first, of which only next_obs is read.
         shapes = jax.eval_shape(advance, obs, key)
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         keys = jax.random.split(key, config.horizon)
-        return jax.lax.scan(step, nothing._replace(next_obs=obs), keys)[1]
+        return jax.lax.scan(step, blank._replace(next_obs=obs), keys)[1]
 
     keys = jax.random.split(key, len(start))
     return jax.vmap(rollout, out_axes=1)(start, keys)
@@ -131,20 +121,21 @@ def _transition(
     obs: Float[Array, " S"],
     config: ImaginationConfig,
     key: Key[Array, ""],
-) -> Imagined:
+) -> Rollouts:
     action_key, member_key = jax.random.split(key)
     action = policy(obs, action_key)
-    belief = predict(obs, action)
-    next_obs, reward = belief.mean, belief.reward
+    prediction = predict(obs, action)
+    next_obs, reward = prediction.mean, prediction.reward
     if config.dynamics == "member":
-        count = belief.member_rewards.shape[0]
+        count = prediction.member_rewards.shape[0]
         member = jax.random.randint(member_key, (), 0, count)
-        next_obs, reward = belief.member_means[member], belief.member_rewards[member]
-    return Imagined(
+        next_obs = prediction.member_means[member]
+        reward = prediction.member_rewards[member]
+    return Rollouts(
         obs=obs,
         actions=action,
         rewards=reward,
-        bonus=bonus_named(config.bonus)(belief),
+        bonus=bonus_named(config.bonus)(prediction),
         next_obs=next_obs,
         terminated=terminated(obs, action, next_obs).astype(obs.dtype),
         active=jnp.ones((), bool),

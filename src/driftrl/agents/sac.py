@@ -1,25 +1,28 @@
 """Soft actor-critic: a tanh-normal policy, twin critics and a tuned temperature.
 
 ``update`` is one gradient step of everything on one batch, pure and not compiled, so
-that others can scan it over batches of their own making.  ``train`` compiles a scan of
-many such steps on batches drawn from stored transitions.
+that others can scan it over batches of their own.  ``SACAgent`` is the model-free
+agent: SAC on the collected transitions alone.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from driftrl.agents import losses
-from driftrl.agents.tanh_normal import TanhNormal, from_outputs
-from driftrl.config.deep import SACConfig
+from driftrl.agents.base import Action, LearnContext, ModelMetrics
+from driftrl.agents.replay import Batch, DeviceReplay
+from driftrl.agents.update import DeepAgent, mix, train_steps
+from driftrl.config.deep import SACAgentConfig, SACConfig
 from driftrl.errors import require
 from driftrl.models.networks import (
     HIDDEN_GAIN,
@@ -29,59 +32,81 @@ from driftrl.models.networks import (
     apply_gradients,
     stacked,
 )
+from driftrl.types import Data, Episode
+
+LOG_STD_MIN = -10.0
+LOG_STD_MAX = 2.0
 
 Critics = MLP | ResidualMLP
-Bonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
-"""λ·I(s, a) of a whole batch at once, so that a model answers in one pass."""
+BatchBonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
+"""λ·b(s, a) of a whole batch at once, so that a model is evaluated in one pass."""
 Part = TypeVar("Part")
-Seen = TypeVar("Seen")
+Aux = TypeVar("Aux")
 
 
-class Batch(NamedTuple):
-    """Transitions, one row each."""
+class TanhNormal(eqx.Module):
+    """The distribution of a = tanh(u), u ~ N(μ, σ²), for one observation.
 
-    obs: Float[Array, "B S"]
-    actions: Float[Array, "B A"]
-    rewards: Float[Array, " B"]
-    next_obs: Float[Array, "B S"]
-    terminated: Float[Array, " B"]
-    """1 where the task ended in ``next_obs``, or the probability that it did."""
+    By the change of variables::
+
+        log π(a) = Σ_i log N(u_i; μ_i, σ_i²) − log(1 − tanh² u_i)
+        log(1 − tanh² u) = 2·(log 2 − u − softplus(−2u))
+
+    The density is evaluated at the latent u, never at an action: near ±1 an action no
+    longer determines u, while the right-hand side stays exact.
+    """
+
+    mean: Float[Array, " A"]
+    """μ."""
+    log_std: Float[Array, " A"]
+    """log σ."""
+
+    def sample(
+        self, noise: Float[Array, " A"]
+    ) -> tuple[Float[Array, " A"], Float[Array, ""]]:
+        """Return a = tanh(μ + σ·noise) and log π(a), for standard normal ``noise``.
+
+        Both are differentiable in μ and σ.
+        """
+        latent = self.mean + jnp.exp(self.log_std) * noise
+        normal = -0.5 * noise**2 - self.log_std - 0.5 * math.log(2.0 * math.pi)
+        return jnp.tanh(latent), jnp.sum(normal - log_slope(latent))
+
+    def mode(self) -> Float[Array, " A"]:
+        """Return the deterministic action, tanh(μ)."""
+        return jnp.tanh(self.mean)
+
+
+def log_slope(latent: Float[Array, " A"]) -> Float[Array, " A"]:
+    """Return log d tanh(u)/du = log(1 − tanh² u), finite for any u."""
+    return 2.0 * (math.log(2.0) - latent - jax.nn.softplus(-2.0 * latent))
 
 
 class SACState(eqx.Module):
-    """Everything that learning changes; a pytree of arrays alone."""
+    """The networks and optimisers of SAC; a pytree of arrays."""
 
-    # Moved by every update, and mixed with fresh parameters by a soft reset.
     actor: MLP
     critics: Critics
     """Q₁ and Q₂ as one network, every parameter with a leading axis of 2."""
     target_critics: Critics
     """Q̄₁ and Q̄₂, which follow the critics slowly."""
-
-    # Moved by every update, and started anew by a soft reset.
     actor_optimiser: PyTree
     critic_optimiser: PyTree
-
-    # Moved by every update, and by nothing else.
     log_temperature: Float[Array, ""]
     temperature_optimiser: PyTree
     updates: Int[Array, ""]
-    """Updates since the beginning."""
+    """Number of updates so far."""
 
 
 class Metrics(NamedTuple):
-    """What an update saw; the mean over updates where there were many."""
+    """Metrics of one update, or their mean over several, before the update."""
 
     critic_loss: Float[Array, ""]
     actor_loss: Float[Array, ""]
     q: Float[Array, ""]
-    """Mean of both critics on the batch, before the update."""
+    """Mean of both critics on the batch."""
     entropy: Float[Array, ""]
-    """−log π of the policy's own actions, before the update."""
-    temperature: Float[Array, ""]
-    """α, before the update."""
-    bonus: Float[Array, ""]
-    """Mean of the bonus at the policy's own actions; 0 where there is none."""
+    """Mean of −log π at the policy's actions."""
 
 
 def init(
@@ -97,21 +122,22 @@ def init(
     sizes = (state_size, *config.hidden, 2 * action_size)
     actor = MLP(sizes, jax.nn.relu, last_gain=1.0, key=actor_key)
     inputs = state_size + action_size
-    critics = stacked([_critic(inputs, config, one) for one in critic_keys])
-    return _rested_state(actor, critics, config)
+    critics = stacked([_critic(inputs, config, k) for k in critic_keys])
+    return _init_state(actor, critics, config)
 
 
 @partial(jax.jit, static_argnames="config")
-def _rested_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
+def _init_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
+    optimiser = _optimiser(config)
     log_temperature = jnp.full((), math.log(config.initial_temperature), float)
     return SACState(
         actor=actor,
         critics=critics,
         target_critics=critics,
-        actor_optimiser=_rested(actor, config),
-        critic_optimiser=_rested(critics, config),
+        actor_optimiser=optimiser.init(actor),  # pyright: ignore[reportArgumentType]
+        critic_optimiser=optimiser.init(critics),  # pyright: ignore[reportArgumentType]
         log_temperature=log_temperature,
-        temperature_optimiser=_rested(log_temperature, config),
+        temperature_optimiser=optimiser.init(log_temperature),
         updates=jnp.zeros((), jnp.int32),
     )
 
@@ -123,19 +149,14 @@ def _critic(inputs: int, config: SACConfig, key: Key[Array, ""]) -> Critics:
     return MLP(sizes, jax.nn.relu, last_gain=HIDDEN_GAIN, key=key)
 
 
-def optimiser(config: SACConfig) -> optax.GradientTransformation:
-    """Return Adam behind a limit on the global norm of the gradient."""
+def _optimiser(config: SACConfig) -> optax.GradientTransformation:
     return adam(config.learning_rate, config.gradient_clip)
 
 
-def _rested(part: PyTree, config: SACConfig) -> PyTree:
-    """Return the state of an optimiser that has not moved ``part`` yet."""
-    return optimiser(config).init(part)
-
-
 def policy(actor: MLP, obs: Float[Array, " S"]) -> TanhNormal:
-    """Return π(·|s) for one observation."""
-    return from_outputs(actor(obs))
+    """Return π(·|s) for one observation; log σ is clipped to [−10, 2]."""
+    mean, log_std = jnp.split(actor(obs), 2)
+    return TanhNormal(mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX))
 
 
 def q_values(
@@ -143,25 +164,25 @@ def q_values(
 ) -> Float[Array, "2 B"]:
     """Return Q₁ and Q₂ of a batch, in one pass of batched matrix products."""
     inputs = jnp.concatenate([obs, actions], axis=1)
-    # Every critic gets a copy: with one for both, XLA joins the two first layers into
-    # one product and then transposes its whole result.
+    # Every critic gets a copy: otherwise XLA joins the two first layers into one
+    # product and then transposes its whole result.
     pair = jnp.broadcast_to(inputs, (2, *inputs.shape))
     return jax.vmap(lambda critic, x: jax.vmap(critic)(x))(critics, pair)[:, :, 0]
 
 
-def sizes(state: SACState) -> tuple[int, int]:
-    """Return the numbers of state and action dimensions."""
-    first, last = state.actor.layers[0], state.actor.layers[-1]
-    return first.weight.shape[0], last.bias.shape[0] // 2
+def sample_action(
+    actor: MLP, obs: Float[Array, " S"], key: Key[Array, ""]
+) -> Float[Array, " A"]:
+    """Draw an action in [−1, 1] for one observation."""
+    distribution = policy(actor, obs)
+    noise = jax.random.normal(key, distribution.mean.shape, distribution.mean.dtype)
+    return distribution.sample(noise)[0]
 
 
 def act(
-    actor: MLP,
-    obs: Float[Array | np.ndarray, " S"],
-    *,
-    key: Key[Array, ""] | None,
+    actor: MLP, obs: Float[Array | np.ndarray, " S"], *, key: Key[Array, ""] | None
 ) -> Float[Array, " A"]:
-    """Return an action in [−1, 1]: drawn with a key, the policy's mode without."""
+    """Return an action in [−1, 1]: drawn with a key, the mode without."""
     return _act(actor, jnp.asarray(obs), key)
 
 
@@ -169,11 +190,9 @@ def act(
 def _act(
     actor: MLP, obs: Float[Array, " S"], key: Key[Array, ""] | None
 ) -> Float[Array, " A"]:
-    distribution = policy(actor, obs)
     if key is None:
-        return distribution.mode()
-    mean = distribution.mean
-    return distribution.sample(jax.random.normal(key, mean.shape, mean.dtype))[0]
+        return policy(actor, obs).mode()
+    return sample_action(actor, obs, key)
 
 
 def update(
@@ -182,58 +201,56 @@ def update(
     config: SACConfig,
     *,
     key: Key[Array, ""],
-    bonus: Bonus | None = None,
+    bonus: BatchBonus | None = None,
 ) -> tuple[SACState, Metrics]:
     """Take one gradient step on critics, targets, actor and temperature, in this order.
 
-    The actor is judged by the critics as they are after their step; the temperature
-    by the very actions that the actor was judged on.  ``bonus`` stands beside the
-    entropy in the losses of critics and actor; a bonus that is part of the rewards
-    needs no such thing.
+    The actor's loss uses the updated critics, and the temperature's loss the same
+    actions as the actor's.  ``bonus`` is added to the entropy in the losses; leave it
+    out if the rewards already contain it.
     """
     shape, dtype = (2, *batch.actions.shape), batch.actions.dtype
     next_noise, noise = jax.random.normal(key, shape, dtype)
     temperature = jnp.exp(state.log_temperature)
     target = _critic_target(state, batch, config, next_noise, bonus)
 
-    def judge_critics(critics: Critics) -> tuple[Array, Array]:
+    def critic_loss_fn(critics: Critics) -> tuple[Array, Array]:
         q = q_values(critics, batch.obs, batch.actions)
         return losses.critic_loss(q, target), jnp.mean(q)
 
-    critics, critic_optimiser, critic_loss, q = _improve(
-        judge_critics, state.critics, state.critic_optimiser, config
+    critics, critic_optimiser, critic_loss, q = _minimize(
+        critic_loss_fn, state.critics, state.critic_optimiser, config
     )
 
-    def judge_actor(actor: MLP) -> tuple[Array, tuple[Array, Array]]:
+    def actor_loss_fn(actor: MLP) -> tuple[Array, Array]:
         actions, log_prob = _draw(actor, batch.obs, noise)
         gain = None if bonus is None else bonus(batch.obs, actions)
-        own = q_values(critics, batch.obs, actions)
-        loss = losses.actor_loss(own, log_prob, temperature, gain)
-        mean_gain = jnp.zeros(()) if gain is None else jnp.mean(gain)
-        return loss, (-jnp.mean(log_prob), mean_gain)
+        values = q_values(critics, batch.obs, actions)
+        loss = losses.actor_loss(values, log_prob, temperature, gain)
+        return loss, -jnp.mean(log_prob)
 
-    actor, actor_optimiser, actor_loss, (entropy, mean_gain) = _improve(
-        judge_actor, state.actor, state.actor_optimiser, config
+    actor, actor_optimiser, actor_loss, entropy = _minimize(
+        actor_loss_fn, state.actor, state.actor_optimiser, config
     )
     wanted = target_entropy(batch.actions.shape[1], config)
 
-    def judge_temperature(log_temperature: Array) -> tuple[Array, None]:
+    def temperature_loss_fn(log_temperature: Array) -> tuple[Array, None]:
         return losses.temperature_loss(log_temperature, entropy, wanted), None
 
-    log_temperature, temperature_optimiser, _, _ = _improve(
-        judge_temperature, state.log_temperature, state.temperature_optimiser, config
+    log_temperature, temperature_optimiser, _, _ = _minimize(
+        temperature_loss_fn, state.log_temperature, state.temperature_optimiser, config
     )
-    moved = SACState(
+    updated = SACState(
         actor=actor,
         critics=critics,
-        target_critics=follow(critics, state.target_critics, config.tau),
+        target_critics=polyak_update(critics, state.target_critics, config.tau),
         actor_optimiser=actor_optimiser,
         critic_optimiser=critic_optimiser,
         log_temperature=log_temperature,
         temperature_optimiser=temperature_optimiser,
         updates=state.updates + 1,
     )
-    return moved, Metrics(critic_loss, actor_loss, q, entropy, temperature, mean_gain)
+    return updated, Metrics(critic_loss, actor_loss, q, entropy)
 
 
 def _critic_target(
@@ -241,7 +258,7 @@ def _critic_target(
     batch: Batch,
     config: SACConfig,
     noise: Float[Array, "B A"],
-    bonus: Bonus | None,
+    bonus: BatchBonus | None,
 ) -> Float[Array, " B"]:
     actions, log_prob = _draw(state.actor, batch.next_obs, noise)
     q = q_values(state.target_critics, batch.next_obs, actions)
@@ -253,81 +270,229 @@ def _critic_target(
 def _draw(
     actor: MLP, obs: Float[Array, "B S"], noise: Float[Array, "B A"]
 ) -> tuple[Float[Array, "B A"], Float[Array, " B"]]:
-    return jax.vmap(lambda one, drawn: policy(actor, one).sample(drawn))(obs, noise)
+    return jax.vmap(lambda row, drawn: policy(actor, row).sample(drawn))(obs, noise)
 
 
-def _improve(
-    judge: Callable[[Part], tuple[Array, Seen]],
+def _minimize(
+    loss_fn: Callable[[Part], tuple[Array, Aux]],
     part: Part,
     memory: PyTree,
     config: SACConfig,
-) -> tuple[Part, PyTree, Array, Seen]:
-    """Take one step down the loss that ``judge`` returns, with what else it saw."""
-    (loss, seen), gradient = jax.value_and_grad(judge, has_aux=True)(part)
-    part, memory = apply_gradients(optimiser(config), gradient, memory, part)
-    return part, memory, loss, seen
+) -> tuple[Part, PyTree, Array, Aux]:
+    """Take one gradient step; ``loss_fn`` returns the loss and something more."""
+    (loss, aux), gradient = jax.value_and_grad(loss_fn, has_aux=True)(part)
+    part, memory = apply_gradients(_optimiser(config), gradient, memory, part)
+    return part, memory, loss, aux
 
 
-def follow(leader: Part, follower: Part, rate: float) -> Part:
-    """Return φ̄ ← (1 − τ)·φ̄ + τ·φ, the slow copy after one more step."""
-    return jax.tree.map(
-        lambda new, old: rate * new + (1.0 - rate) * old, leader, follower
-    )
+def polyak_update(online: Part, target: Part, tau: float) -> Part:
+    """Return φ̄ ← (1 − τ)·φ̄ + τ·φ."""
+    return jax.tree.map(lambda new, old: tau * new + (1.0 - tau) * old, online, target)
 
 
 def target_entropy(action_size: int, config: SACConfig) -> float:
-    """Return H̄: as configured, else minus the number of actions."""
+    """Return H̄: as configured, by default minus the number of actions."""
     wanted = config.target_entropy
     return -float(action_size) if wanted is None else wanted
 
 
-def train(
+def train_on(
     state: SACState,
-    data: Batch,
-    size: int,
-    updates: int,
-    config: SACConfig,
-    *,
-    key: Key[Array, ""],
-) -> tuple[SACState, Metrics]:
-    """Take ``updates`` steps on batches drawn, with replacement, from stored data.
-
-    Only the first ``size`` rows of ``data`` are valid, the others are padding, so that
-    growing data does not compile anew.  All steps are one compiled scan, and only the
-    means of the metrics leave it.
-    """
-    rows = len(data.rewards)
-    require(
-        1 <= size <= rows,
-        f"SAC cannot draw from {size} transitions of an array of {rows}: it needs at "
-        "least one, and no more than there are.",
-    )
-    require(updates >= 1, f"SAC needs at least one update, received {updates}.")
-    return _train(state, data, jnp.asarray(size, jnp.int32), updates, config, key)
-
-
-# The state is not donated: that would save one copy of it a call, a thirtieth of an
-# update, and take the old state from a caller who keeps it.
-@partial(jax.jit, static_argnames=("updates", "config"))
-def _train(
-    state: SACState,
-    data: Batch,
-    size: Int[Array, ""],
+    replay: DeviceReplay,
     updates: int,
     config: SACConfig,
     key: Key[Array, ""],
 ) -> tuple[SACState, Metrics]:
+    """Scan updates on batches drawn with replacement; return the mean metrics."""
     rows_key, update_key = jax.random.split(key)
     # All at once: a draw of 256 costs as much as one of thousands.
-    rows = jax.random.randint(rows_key, (updates, config.batch_size), 0, size)
+    shape = (updates, config.batch_size)
+    rows = jax.random.randint(rows_key, shape, 0, replay.size)
 
     def step(
         state: SACState, drawn: tuple[Int[Array, " B"], Key[Array, ""]]
     ) -> tuple[SACState, Metrics]:
         rows, key = drawn
-        batch = jax.tree.map(lambda column: column[rows], data)
-        return update(state, batch, config, key=key)
+        return update(state, replay.take(rows), config, key=key)
 
     keys = jax.random.split(update_key, updates)
     state, metrics = jax.lax.scan(step, state, (rows, keys))
     return state, jax.tree.map(jnp.mean, metrics)
+
+
+# The state is not donated: that would save one copy per call, a thirtieth of an update,
+# and invalidate the old state.
+train = jax.jit(train_on, static_argnames=("updates", "config"))
+"""``train_on``, compiled."""
+
+
+def soft_reset(state: SACState, fresh: SACState, rate: float) -> SACState:
+    """Mix actor and critics with fresh ones, and restart their optimisers.
+
+    The target critics are mixed with the same fresh critics, so their lag shrinks by
+    1 − α.  The temperature and its optimiser are not networks, and stay.
+    """
+    if rate == 0:
+        return state
+    return replace(
+        state,
+        actor=mix(state.actor, fresh.actor, rate),
+        critics=mix(state.critics, fresh.critics, rate),
+        target_critics=mix(state.target_critics, fresh.critics, rate),
+        actor_optimiser=fresh.actor_optimiser,
+        critic_optimiser=fresh.critic_optimiser,
+    )
+
+
+# ---- the model-free agent ----------------------------------------------------------
+
+
+class SACAgentState(eqx.Module):
+    """Everything that the model-free agent learns; a pytree of arrays."""
+
+    policy: SACState
+    metrics: Metrics
+    """Means over the last updates."""
+    softly_reset: Bool[Array, ""]
+    """Whether the last call of ``learn`` began with a soft reset."""
+
+
+def initial_state(
+    sizes: tuple[int, int], config: SACAgentConfig, *, key: Key[Array, ""]
+) -> SACAgentState:
+    """Return fresh networks for ``sizes`` = (states, actions)."""
+    return SACAgentState(
+        policy=init(*sizes, config.sac, key=jax.random.split(key, 3)[2]),
+        metrics=Metrics(*(jnp.zeros(()) for _ in Metrics._fields)),
+        softly_reset=jnp.zeros((), bool),
+    )
+
+
+def model_free_update(
+    config: SACAgentConfig,
+    state: SACAgentState,
+    replay: DeviceReplay,
+    key: Key[Array, ""],
+) -> tuple[SACAgentState, Metrics]:
+    """Take the policy updates that belong to one (absent) update of a model."""
+    updates = config.learning.policy_updates
+    policy, metrics = train_on(state.policy, replay, updates, config.sac, key)
+    return replace(state, policy=policy), metrics
+
+
+class SACAgent(DeepAgent[SACAgentState]):
+    """SAC on the collected transitions, without a model."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        config: SACAgentConfig,
+        *,
+        capacity: int,
+        steps: int,
+    ) -> None:
+        """Make an agent; see ``DeepAgent``."""
+        super().__init__(sizes, config, capacity=capacity, steps=steps)
+        self._config = config
+
+    def initial_state(self, *, key: Key[Array, ""]) -> SACAgentState:
+        """Return the state before the first episode."""
+        return initial_state(self._sizes, self._config, key=key)
+
+    def policy(self, state: SACAgentState) -> "ActorPolicy":
+        """Return the policy of a state."""
+        columns = training_columns(state.policy, state.softly_reset, state.metrics)
+        trained = int(state.policy.updates) > 0
+        return ActorPolicy(state.policy.actor, trained, columns)
+
+    def _soft_reset(self, state: SACAgentState, key: Key[Array, ""]) -> SACAgentState:
+        fresh = init(*self._sizes, self._config.sac, key=jax.random.split(key)[1])
+        rate = self._config.soft_reset.policy
+        return replace(state, policy=soft_reset(state.policy, fresh, rate))
+
+    def _refresh(self, state: SACAgentState, replay: DeviceReplay) -> SACAgentState:
+        del replay  # nothing is normalised
+        return state
+
+    def _train(
+        self,
+        state: SACAgentState,
+        replay: DeviceReplay,
+        count: Int[Array, ""],
+        key: Key[Array, ""],
+    ) -> SACAgentState:
+        return train_steps(model_free_update, self._config, state, replay, count, key)
+
+    def _finish(
+        self, state: SACAgentState, data: Data, context: LearnContext
+    ) -> SACAgentState:
+        del data, context
+        return state
+
+
+def training_columns(
+    state: SACState, softly_reset: Bool[Array, ""], metrics: Metrics
+) -> dict[str, Array]:
+    """Return what to record about training, by column of EpisodeRecord."""
+    return {
+        "soft_reset": softly_reset,
+        "temperature": jnp.exp(state.log_temperature),
+        "entropy": metrics.entropy,
+        "q": metrics.q,
+        "critic_loss": metrics.critic_loss,
+    }
+
+
+@dataclass(frozen=True)
+class ActorPolicy:
+    """Draws actions from a tanh-normal actor; uniform before the first update."""
+
+    actor: MLP
+    trained: bool
+    columns: Mapping[str, Array]
+    """Training metrics on the device, by column of EpisodeRecord."""
+    optimism: Float[Array, ""] | float = 0.0
+    """λ."""
+    evaluate: Callable[[Episode], ModelMetrics] = lambda episode: ModelMetrics()
+    """Evaluates the model on an episode; without a model there are no metrics."""
+    noisy: bool = True
+
+    @property
+    def weight(self) -> float:
+        """The weight λ of optimism in its objective."""
+        return float(self.optimism)
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Training metrics to record, by column of EpisodeRecord."""
+        values = {k: v.item() for k, v in jax.device_get(self.columns).items()}
+        return values if self.trained else {"soft_reset": values["soft_reset"]}
+
+    def begin(self) -> None:
+        """Return None: there is no carry."""
+        return None
+
+    def act(
+        self, obs: Float[np.ndarray, " S"], carry: None, *, key: Key[Array, ""]
+    ) -> tuple[Action, None]:
+        """Return the action for ``obs``, in [−1, 1]: drawn, or the mode."""
+        if not self.trained:
+            action = _uniform_action(self.actor, key)
+        else:
+            single = np.asarray(obs, np.float32)
+            action = act(self.actor, single, key=key if self.noisy else None)
+        return np.asarray(action, np.float64), carry
+
+    def deterministic(self) -> "ActorPolicy":
+        """Return the policy that takes the mode of the distribution."""
+        return replace(self, noisy=False)
+
+    def model_metrics(self, episode: Episode) -> ModelMetrics:
+        """Evaluate the model on an episode that it has not been trained on."""
+        return self.evaluate(episode) if self.trained else ModelMetrics()
+
+
+@jax.jit
+def _uniform_action(actor: MLP, key: Key[Array, ""]) -> Float[Array, " A"]:
+    size = actor.layers[-1].bias.shape[0] // 2
+    return jax.random.uniform(key, (size,), minval=-1.0)

@@ -1,367 +1,284 @@
-"""One unit of practice of the deep agents, and many of them as one compiled loop.
+"""What SAC and model-based SAC share: when and how many updates, as compiled loops."""
 
-A unit, as the paper's practical algorithm has it (section "Practical Modification"):
-
-1. one step of the ensemble on a batch of retained transitions;
-2. rollouts of K decisions of the current policy in the ensemble, from that batch;
-3. A steps of SAC, each on one of the K + 1 layers, the collected one included, with the
-   reward r + λ·b and b the bonus of the transition;
-4. where λ is tuned, one step of it.
-
-Without a model a unit is A steps of SAC on batches of retained transitions.
-"""
-
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Generic, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
 
-from driftrl.agents import sac
-from driftrl.agents.normalisation import samples, statistics_of
-from driftrl.agents.optimism import bonus_named
-from driftrl.agents.optimism_weight import (
-    WeightState,
-    initial_weight,
-    mean_bonus,
-    tune,
-)
-from driftrl.agents.replay import Replay, drawn
-from driftrl.agents.rollouts import (
-    NEVER_TERMINATES,
-    TaskFunctions,
-    Termination,
-    imagine,
-)
-from driftrl.agents.sac import Batch, SACState
-from driftrl.agents.soft_reset import mix, soft_reset, soft_reset_model
+from driftrl.agents.base import LearnContext, Policy
+from driftrl.agents.replay import DeviceReplay, ReplayCache
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
-from driftrl.models import ensemble, termination
-from driftrl.models.ensemble import EnsembleState
-from driftrl.models.networks import MLP
-from driftrl.models.termination import TerminationState
+from driftrl.errors import EnvironmentFault
+from driftrl.types import Data, Episode, Precision, Transition
 
-Config = EnsembleAgentConfig | SACAgentConfig
-Predict = Callable[[Array, Array], ensemble.EnsemblePrediction]
+# Within an episode, the model is normalised again when the data have grown by this.
+_GROWTH = 1 / 20
+# Updates between two looks at the clock, where training lasts for a given time.
+_STRETCH = 20
 
-
-class Notes(NamedTuple):
-    """Means over the units of the last practice, for the record."""
-
-    model_loss: Float[Array, ""]
-    critic_loss: Float[Array, ""]
-    q: Float[Array, ""]
-    entropy: Float[Array, ""]
-    bonus: Float[Array, ""]
+Parameters = TypeVar("Parameters")
+AgentState = TypeVar("AgentState")
+"""A frozen pytree with the fields ``policy``, ``metrics`` and ``softly_reset``."""
+Update = Callable[[Any, AgentState, DeviceReplay, Array], tuple[AgentState, Any]]
+"""(settings, state, replay, key) ↦ state and metrics."""
 
 
-class DeepState(eqx.Module):
-    """Everything that a deep agent learns; a pytree of arrays alone."""
-
-    model: EnsembleState | None
-    """None where there is no model."""
-    ending: TerminationState | None
-    """None unless the end of the task is learned."""
-    policy: SACState
-    average_actor: MLP
-    """π̄, which follows the actor slowly: the reference that λ is tuned by."""
-    weight: WeightState
-    notes: Notes
-    softly_reset: Bool[Array, ""]
-    """Whether the last learning began with a soft reset."""
-
-
-Unit = Callable[[DeepState, Replay, Array], tuple[DeepState, Notes]]
-
-
-def initial_state(
-    sizes: tuple[int, int], config: Config, *, key: Key[Array, ""]
-) -> DeepState:
-    """Return fresh networks for ``sizes`` = (states, actions)."""
-    model_key, ending_key, policy_key = jax.random.split(key, 3)
-    policy = sac.init(*sizes, config.sac, key=policy_key)
-    model, ending, weight = None, None, initial_weight(1.0, 0.0)
-    if isinstance(config, EnsembleAgentConfig):
-        model = ensemble.initial_state(*sizes, config.model, key=model_key)
-        if config.imagination.termination == "learned":
-            ending = termination.initial_state(*sizes, config.model, key=ending_key)
-        if config.optimism.rule == "tuned":
-            settings = config.optimism
-            weight = initial_weight(settings.weight, settings.learning_rate)
-    return DeepState(
-        model=model,
-        ending=ending,
-        policy=policy,
-        average_actor=policy.actor,
-        weight=weight,
-        notes=Notes(*(jnp.zeros(()) for _ in Notes._fields)),
-        softly_reset=jnp.zeros((), bool),
-    )
-
-
-def renewed(
-    state: DeepState, sizes: tuple[int, int], config: Config, *, key: Key[Array, ""]
-) -> DeepState:
-    """Return the state after a soft reset of model and policy; rates of 0 do nothing.
-
-    π̄ is mixed with the same fresh actor as π.
-    """
-    model_key, policy_key = jax.random.split(key)
-    model, rate = state.model, config.soft_reset.policy
-    if model is not None and isinstance(config, EnsembleAgentConfig):
-        model = soft_reset_model(
-            model, config.soft_reset.model, sizes, config.model, key=model_key
-        )
-    policy = soft_reset(state.policy, rate, config.sac, key=policy_key)
-    fresh = sac.init(*sizes, config.sac, key=policy_key).actor
-    average = mix(state.average_actor, fresh, rate)
-    return replace(state, model=model, policy=policy, average_actor=average)
-
-
-def measured(state: DeepState, replay: Replay) -> DeepState:
-    """Return the state with its model normalised by the transitions of the replay."""
-    if state.model is None:
-        return state
-    statistics = statistics_of(state.model, replay)
-    return replace(state, model=replace(state.model, statistics=statistics))
-
-
-@partial(jax.jit, static_argnames=("config", "known"))
-def practise(
-    state: DeepState,
-    replay: Replay,
+@partial(jax.jit, static_argnames=("update", "settings"))
+def train_steps(
+    update: Update[AgentState],
+    settings: Any,
+    state: AgentState,
+    replay: DeviceReplay,
     count: Int[Array, ""],
-    config: Config,
-    known: TaskFunctions,
     key: Key[Array, ""],
-) -> DeepState:
-    """Do ``count`` units on the replay; their notes are the mean over them.
-
-    The model is normalised as it was last measured.
-    """
-    if isinstance(config, EnsembleAgentConfig):
-        unit = imagining_unit(config, known)
-    else:
-        unit = model_free_unit(config)
-
-    def once(
-        number: Int[Array, ""], carried: tuple[DeepState, Notes]
-    ) -> tuple[DeepState, Notes]:
-        state, sums = carried
-        state, seen = unit(state, replay, jax.random.fold_in(key, number))
-        return state, jax.tree.map(jnp.add, sums, seen)
-
-    blank = jax.tree.map(jnp.zeros_like, state.notes)
-    state, sums = jax.lax.fori_loop(0, count, once, (state, blank))
-    share = 1.0 / jnp.maximum(count, 1).astype(jnp.float32)
-    notes = jax.tree.map(
-        lambda old, total: jnp.where(count > 0, share * total, old), state.notes, sums
-    )
-    return replace(state, notes=notes)
-
-
-def model_free_unit(config: SACAgentConfig) -> Unit:
-    """Return the unit of SAC on retained transitions."""
-
-    def unit(
-        state: DeepState, replay: Replay, key: Key[Array, ""]
-    ) -> tuple[DeepState, Notes]:
-        rows_key, update_key = jax.random.split(key)
-        shape = (config.learning.policy_updates, config.sac.batch_size)
-        rows = jax.random.randint(rows_key, shape, 0, replay.size)
-        batches = drawn(replay, rows)
-        keys = jax.random.split(update_key, shape[0])
-
-        def step(
-            policy: SACState, given: tuple[Batch, Key[Array, ""]]
-        ) -> tuple[SACState, sac.Metrics]:
-            return sac.update(policy, given[0], config.sac, key=given[1])
-
-        policy, seen = jax.lax.scan(step, state.policy, (batches, keys))
-        nothing = jnp.zeros(())
-        means = jax.tree.map(jnp.mean, seen)
-        notes = Notes(nothing, means.critic_loss, means.q, means.entropy, nothing)
-        return replace(state, policy=policy), notes
-
-    return unit
-
-
-def imagining_unit(config: EnsembleAgentConfig, known: TaskFunctions) -> Unit:
-    """Return the unit of SAC in the imagination of an ensemble.
-
-    Args:
-        config: All settings.
-        known: The task's own end and reward, where they are not to be learned.
-    """
-
-    def unit(
-        state: DeepState, replay: Replay, key: Key[Array, ""]
-    ) -> tuple[DeepState, Notes]:
-        rows_key, model_key, rollout_key, policy_key, weight_key = jax.random.split(
-            key, 5
-        )
-        rows = jax.random.randint(rows_key, (config.sac.batch_size,), 0, replay.size)
-        real = drawn(replay, rows)
-        state, model_loss = _learn_model(state, replay, real, config, model_key)
-        assert state.model is not None
-        predict = partial(ensemble.predict, state.model)
-        layers, bonus, start = _imagine(
-            state, predict, real, config, known, rollout_key
-        )
-        state, seen = _learn_policy(state, predict, layers, bonus, config, policy_key)
-        if config.optimism.rule == "tuned":
-            # Of the current policy, the first imagined layer has gathered this much.
-            state = _tune(state, predict, bonus[1], start, config, weight_key)
-        notes = Notes(
-            model_loss, seen.critic_loss, seen.q, seen.entropy, jnp.mean(bonus)
-        )
-        return state, notes
-
-    return unit
-
-
-def _learn_model(
-    state: DeepState,
-    replay: Replay,
-    real: Batch,
-    config: EnsembleAgentConfig,
-    key: Key[Array, ""],
-) -> tuple[DeepState, Float[Array, ""]]:
-    assert state.model is not None
-    if config.model.separate_batches:
-        shape = (config.model.members, config.sac.batch_size)
-        rows = jax.random.randint(key, shape, 0, replay.size)
-        batch = samples(drawn(replay, rows))
-    else:
-        batch = samples(real)
-    model, loss = ensemble.update(state.model, batch, config.model)
-    ending = state.ending
-    if ending is not None:
-        ends = (real.obs, real.actions, real.next_obs, real.terminated)
-        ending = termination.update(ending, *ends, config.model)
-    return replace(state, model=model, ending=ending), loss
-
-
-def _imagine(
-    state: DeepState,
-    predict: Predict,
-    real: Batch,
-    config: EnsembleAgentConfig,
-    known: TaskFunctions,
-    key: Key[Array, ""],
-) -> tuple[Batch, Float[Array, "K B"], Float[Array, "B S"]]:
-    """Return the layers, collected one first, their bonus, and where rollouts start."""
-    # A state in which the task has ended has no future: start where it had one.
-    over = real.terminated[:, None] > 0
-    start = jnp.where(over, real.obs, real.next_obs)
-    rollouts = imagine(
-        predict,
-        partial(_drawn_action, state.policy.actor),
-        _end_of(state, known.termination),
-        start,
-        config.imagination,
-        key=key,
-        reward=known.reward,
-    )
-    bonus_of = bonus_named(config.imagination.bonus)
-    collected = jax.vmap(lambda *pair: bonus_of(predict(*pair)))(real.obs, real.actions)
-    imagined = Batch(
-        rollouts.obs,
-        rollouts.actions,
-        rollouts.rewards,
-        rollouts.next_obs,
-        rollouts.terminated,
-    )
-    layers = jax.tree.map(
-        lambda one, others: jnp.concatenate([one[None], others]), real, imagined
-    )
-    return layers, jnp.concatenate([collected[None], rollouts.bonus]), start
-
-
-def _drawn_action(
-    actor: MLP, obs: Float[Array, " S"], key: Key[Array, ""]
-) -> Float[Array, " A"]:
-    distribution = sac.policy(actor, obs)
-    noise = jax.random.normal(key, distribution.mean.shape, distribution.mean.dtype)
-    return distribution.sample(noise)[0]
-
-
-def _end_of(state: DeepState, known_end: Termination | None) -> Termination:
-    if state.ending is not None:
-        return partial(termination.probability, state.ending)
-    return known_end or NEVER_TERMINATES
-
-
-def _learn_policy(
-    state: DeepState,
-    predict: Predict,
-    layers: Batch,
-    bonus: Float[Array, "K B"],
-    config: EnsembleAgentConfig,
-    key: Key[Array, ""],
-) -> tuple[DeepState, sac.Metrics]:
-    weight = current_weight(state, config)
-    inside = None
-    if config.imagination.placement == "reward":
-        layers = layers._replace(rewards=layers.rewards + weight * bonus)
-    else:
-        inside = _bonus_in_losses(weight, predict, config)
-    choice_key, update_key = jax.random.split(key)
-    updates = config.learning.policy_updates
-    chosen = jax.random.randint(choice_key, (updates,), 0, len(bonus))
+) -> AgentState:
+    """Run ``count`` updates as one compiled loop; metrics are the means over them."""
 
     def step(
-        learned: tuple[SACState, MLP], given: tuple[Int[Array, ""], Key[Array, ""]]
-    ) -> tuple[tuple[SACState, MLP], sac.Metrics]:
-        policy, average = learned
-        layer, key = given
-        batch = jax.tree.map(lambda column: column[layer], layers)
-        policy, seen = sac.update(policy, batch, config.sac, key=key, bonus=inside)
-        if config.optimism.rule == "tuned":
-            average = sac.follow(policy.actor, average, config.sac.tau)
-        return (policy, average), seen
+        number: Int[Array, ""], carry: tuple[AgentState, Any]
+    ) -> tuple[AgentState, Any]:
+        state, sums = carry
+        step_key = jax.random.fold_in(key, number)
+        state, metrics = update(settings, state, replay, step_key)
+        return state, jax.tree.map(jnp.add, sums, metrics)
 
-    keys = jax.random.split(update_key, updates)
-    learned = (state.policy, state.average_actor)
-    (policy, average), seen = jax.lax.scan(step, learned, (chosen, keys))
-    state = replace(state, policy=policy, average_actor=average)
-    return state, jax.tree.map(jnp.mean, seen)
-
-
-def _bonus_in_losses(
-    weight: Float[Array, ""], predict: Predict, config: EnsembleAgentConfig
-) -> sac.Bonus:
-    """Return λ·b(s, a) of a batch: one more pass of the ensemble at every use."""
-    bonus_of = bonus_named(config.imagination.bonus)
-
-    def weighted(obs: Float[Array, "B S"], actions: Float[Array, "B A"]) -> Array:
-        return weight * jax.vmap(lambda *pair: bonus_of(predict(*pair)))(obs, actions)
-
-    return weighted
+    before: Any = state.metrics  # pyright: ignore[reportAttributeAccessIssue]
+    zeros = jax.tree.map(jnp.zeros_like, before)
+    state, sums = jax.lax.fori_loop(0, count, step, (state, zeros))
+    share = 1.0 / jnp.maximum(count, 1).astype(jnp.float32)
+    metrics = jax.tree.map(
+        lambda old, total: jnp.where(count > 0, share * total, old), before, sums
+    )
+    return replace(state, metrics=metrics)  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
-def _tune(
-    state: DeepState,
-    predict: Predict,
-    gathered: Float[Array, " B"],
-    start: Float[Array, "B S"],
-    config: EnsembleAgentConfig,
-    key: Key[Array, ""],
-) -> DeepState:
-    bonus_of = bonus_named(config.imagination.bonus)
-    average = partial(_drawn_action, state.average_actor)
-    reference = mean_bonus(predict, average, bonus_of, start, key=key)
-    rate = config.optimism.learning_rate
-    weight = tune(state.weight, jnp.mean(gathered), reference, rate)
-    return replace(state, weight=weight)
+def mix(parameters: Parameters, fresh: Parameters, rate: float) -> Parameters:
+    """Return the soft reset (1 − α)·φ + α·φ₀ of any pytree of parameters.
+
+    α = 0 returns the parameters and α = 1 the fresh ones unchanged, even beside NaN.
+    """
+    if rate == 0:
+        return parameters
+    if rate == 1:
+        return fresh
+    return _mixed(parameters, fresh, jnp.asarray(rate, jnp.float32))
 
 
-def current_weight(state: DeepState, config: EnsembleAgentConfig) -> Float[Array, ""]:
-    """Return λ: the constant of the settings, or what tuning or the theory has set."""
-    if config.optimism.rule == "constant":
-        return jnp.asarray(config.optimism.weight, jnp.float32)
-    return state.weight.weight
+@jax.jit
+def _mixed(
+    parameters: Parameters, fresh: Parameters, rate: Float[Array, ""]
+) -> Parameters:
+    return jax.tree.map(
+        lambda old, new: (1.0 - rate) * old + rate * new, parameters, fresh
+    )
+
+
+@dataclass(frozen=True)
+class DeepOnlineState:
+    """What learning within an episode passes on; the agent holds the transitions."""
+
+    refresh_at: int = 0
+    """Number of transitions at which the normalisation is computed again."""
+
+
+class DeepAgent(ABC, Generic[AgentState]):
+    """Networks that learn between episodes, or at every step of one.
+
+    The agent keeps the data it was last given on the device, to copy only new
+    transitions.  What it learns does not depend on that.
+    """
+
+    precision: Precision = np.float32
+
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        config: EnsembleAgentConfig | SACAgentConfig,
+        *,
+        capacity: int,
+        steps: int,
+        may_terminate: bool = True,
+    ) -> None:
+        """Make an agent.
+
+        Args:
+            sizes: Numbers of states and of actions.
+            config: All settings.
+            capacity: Expected maximum of retained transitions; more will recompile.
+            steps: Decisions of an episode that is not cut short.
+            may_terminate: Whether the task may end before its time.
+        """
+        self._sizes = sizes
+        self._learning = config.learning
+        self._batch_size = config.sac.batch_size
+        self._resets = config.soft_reset
+        self._capacity = max(capacity, steps, config.learning.learning_starts)
+        self._steps = steps
+        self._may_terminate = may_terminate
+        self._replay = ReplayCache(sizes, steps)
+
+    @abstractmethod
+    def initial_state(self, *, key: Key[Array, ""]) -> AgentState:
+        """Return the state before the first episode."""
+
+    @abstractmethod
+    def policy(self, state: AgentState) -> Policy:
+        """Return the policy of a state."""
+
+    @abstractmethod
+    def _soft_reset(self, state: AgentState, key: Key[Array, ""]) -> AgentState:
+        """Mix networks with fresh ones."""
+
+    @abstractmethod
+    def _refresh(self, state: AgentState, replay: DeviceReplay) -> AgentState:
+        """Normalise by the transitions of the replay."""
+
+    @abstractmethod
+    def _train(
+        self,
+        state: AgentState,
+        replay: DeviceReplay,
+        count: Int[Array, ""],
+        key: Key[Array, ""],
+    ) -> AgentState:
+        """Run ``count`` updates."""
+
+    @abstractmethod
+    def _finish(
+        self, state: AgentState, data: Data, context: LearnContext
+    ) -> AgentState:
+        """Do what follows the updates of an episode."""
+
+    def learn(
+        self,
+        state: AgentState,
+        data: Data,
+        context: LearnContext,
+        *,
+        key: Key[Array, ""],
+    ) -> AgentState:
+        """Reset softly if it is time, then train on exactly ``data``."""
+        self._check_termination(data, context)
+        reset_key, train_key = jax.random.split(key)
+        due = self._reset_due(context)
+        if due:
+            state = self._soft_reset(state, reset_key)
+        state = replace(state, softly_reset=jnp.asarray(due))  # pyright: ignore[reportArgumentType]
+        if self._learning.when == "episode" and self._enough(len(data)):
+            replay = self._load(data)
+            state = self._refresh(state, replay)
+            state = self._train_between(state, replay, context, train_key)
+        return self._finish(state, data, context)
+
+    def begin_online(self, retained: Callable[[], Data]) -> DeepOnlineState | None:
+        """Load the retained transitions, with room for an episode's."""
+        if self._learning.when == "episode":
+            return None
+        self._load(retained())
+        return DeepOnlineState()
+
+    def observe(
+        self,
+        state: AgentState,
+        online: DeepOnlineState,
+        transition: Transition,
+        *,
+        key: Key[Array, ""],
+    ) -> tuple[AgentState, DeepOnlineState]:
+        """Store one transition, and train.
+
+        The normalisation is computed before the first update of an episode, then when
+        the data have grown by a twentieth, or by a batch if that is more.
+        """
+        replay, size = self._replay.append(transition), self._replay.size
+        if not self._enough(size):
+            return state, online
+        if size >= online.refresh_at:
+            state = self._refresh(state, replay)
+            more = max(self._batch_size, int(_GROWTH * size))
+            online = DeepOnlineState(refresh_at=size + more)
+        count = jnp.asarray(self._learning.model_updates, jnp.int32)
+        return self._train(state, replay, count, key), online
+
+    def warm_up(self, points: int, steps: int) -> None:
+        """Compile everything that a run of up to ``points`` transitions needs."""
+        key = jax.random.key(0)
+        state = self.initial_state(key=key)
+        self._soft_reset(state, key)
+        obs, actions = (np.zeros((steps, size)) for size in self._sizes)
+        rewards = np.zeros(steps)
+        row = slice(1)  # writes are chunked, so that any number compiles the same
+        data = Data(obs[row], actions[row], rewards[row], obs[row], rewards[row] > 0)
+        replay = self._replay.load(data, self._room_for(points))
+        if self._learning.when == "step":
+            transition = Transition(obs[0], actions[0], 0.0, obs[0], False, False)
+            replay = self._replay.append(transition)
+        count = jnp.asarray(0, jnp.int32)
+        self._train(self._refresh(state, replay), replay, count, key)
+        self._finish(state, data, LearnContext(1, steps))
+        untrained: Any = self.policy(state)
+        policy = replace(untrained, trained=True)
+        for variant in (untrained, policy, policy.deterministic()):
+            variant.act(obs[0], None, key=key)
+        policy.model_metrics(Episode(obs, actions, rewards, obs, False))
+
+    def _train_between(
+        self,
+        state: AgentState,
+        replay: DeviceReplay,
+        context: LearnContext,
+        key: Key[Array, ""],
+    ) -> AgentState:
+        """Train for as many updates, or as long, as the context says."""
+        if context.seconds is None:
+            updates = context.updates
+            if updates is None:
+                updates = self._learning.model_updates * context.collected
+            return self._train(state, replay, jnp.asarray(updates, jnp.int32), key)
+        end, stretch = time.monotonic() + context.seconds, 0
+        count = jnp.asarray(_STRETCH, jnp.int32)
+        while time.monotonic() < end:
+            stretch_key = jax.random.fold_in(key, stretch)
+            state = self._train(state, replay, count, stretch_key)
+            jax.block_until_ready(state)
+            stretch += 1
+        return state
+
+    def _load(self, data: Data) -> DeviceReplay:
+        """Return the data on the device, with room for the steps of an episode."""
+        online = self._steps if self._learning.when == "step" else 0
+        return self._replay.load(data, self._room_for(len(data) + online))
+
+    def _enough(self, retained: int) -> bool:
+        return retained >= self._learning.learning_starts
+
+    def _room_for(self, transitions: int) -> int:
+        """Return the capacity, doubled until all transitions fit."""
+        room = self._capacity
+        while room < transitions:
+            room *= 2
+        return room
+
+    def _reset_due(self, context: LearnContext) -> bool:
+        if self._resets.model == self._resets.policy == 0:
+            return False
+        if self._resets.period is None:
+            return context.turned_over
+        return context.episode > 1 and (context.episode - 1) % self._resets.period == 0
+
+    def _check_termination(self, data: Data, context: LearnContext) -> None:
+        if self._may_terminate or not data.terminated.any():
+            return
+        raise EnvironmentFault(
+            f"The task terminated before episode {context.episode}, but "
+            "agent.imagination.termination = 'absent' says that it never does. Choose "
+            "'known' or 'learned', or make the environment report truncation where "
+            "only the time ran out."
+        )

@@ -108,6 +108,8 @@ class OptimismConfig:
     """Constant λ, or the paper's λ_{n,m} (far larger than useful)."""
     weight: float = 1.0
     """λ if constant, in units of reward for an uncertainty as large as the changes."""
+    bonus: str = "norm"
+    """‖σ‖₂ ("norm"), "information_gain", or your own function as "module:function"."""
     theory: TheoryConfig = field(default_factory=TheoryConfig)
 
     def __post_init__(self) -> None:

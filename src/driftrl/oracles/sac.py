@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from driftrl.agents import sac
-from driftrl.agents.replay import make_replay
+from driftrl.agents.replay import device_replay
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.task import Task
 from driftrl.envs.drifting import freeze
@@ -122,14 +122,12 @@ def train(
         key = key_for(seed, Purpose.ACTING, number)
         policy = stochastic_policy(state.actor, settings.evaluate_every, key=key)
         collector.collect(settings.evaluate_every, policy)
-        replay = make_replay(collector.data, settings.steps)
         state, _ = sac.train(
             state,
-            replay.data,
-            int(replay.size),
+            device_replay(collector.data, settings.steps),
             settings.updates * settings.evaluate_every,
             settings.sac,
-            key=key_for(seed, Purpose.LEARNING, number),
+            key_for(seed, Purpose.LEARNING, number),
         )
         if number > settings.evaluations - settings.late_evaluations:
             streams = [(seed, _COMPARING, one) for one in range(settings.episodes)]

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from driftrl.agents.base import Agent, State
 from driftrl.agents.gp_mpc import GPAgent
-from driftrl.agents.model_based import DeepAgent
+from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.agents.sac import SACAgent
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
@@ -48,7 +49,11 @@ def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Age
         return GPAgent(sizes, functions.reward, settings)
     steps, points = config.environment.steps, most_points(config)
     room = points + steps if settings.learning.when == "step" else points
-    return DeepAgent(sizes, settings, capacity=room, steps=steps, known=functions)
+    if isinstance(settings, SACAgentConfig):
+        return SACAgent(sizes, settings, capacity=room, steps=steps)
+    return ModelBasedAgent(
+        sizes, settings, capacity=room, steps=steps, functions=functions
+    )
 
 
 def with_functions(config: RunConfig, functions: TaskFunctions) -> RunConfig:

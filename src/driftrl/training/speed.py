@@ -30,9 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from driftrl.agents import update as practice
-from driftrl.agents.replay import make_replay
-from driftrl.agents.rollouts import TaskFunctions
+from driftrl.agents import model_based, sac
+from driftrl.agents.replay import device_replay
+from driftrl.agents.update import train_steps
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import AgentConfig, RunConfig
@@ -159,10 +159,10 @@ def _practising(
     rng = np.random.default_rng(0)
     states, actions = (rng.uniform(-1, 1, (ROWS, size)) for size in sizes)
     data = Data(states, actions, rng.normal(size=ROWS), states, np.zeros(ROWS, bool))
-    replay, key = make_replay(data, ROWS), jax.random.key(0)
-    state = practice.initial_state(sizes, config, key=key)
-    count = jnp.asarray(REPEATS, jnp.int32)
-    return lambda: practice.practise(state, replay, count, config, TaskFunctions(), key)
+    replay, key = device_replay(data, ROWS), jax.random.key(0)
+    state = model_based.initial_state(sizes, config, key=key)
+    count, settings = jnp.asarray(REPEATS, jnp.int32), model_based.Settings(config)
+    return lambda: train_steps(model_based.update, settings, state, replay, count, key)
 
 
 def _repeated(product: Product, times: int = REPEATS) -> Callable[[], object]:
@@ -281,5 +281,9 @@ def _networks_bytes(
     sizes: tuple[int, int], agent: EnsembleAgentConfig | SACAgentConfig
 ) -> int:
     """Return the bytes of a deep agent's networks and optimisers, by making them."""
-    state = practice.initial_state(sizes, agent, key=jax.random.key(0))
+    key = jax.random.key(0)
+    if isinstance(agent, EnsembleAgentConfig):
+        state = model_based.initial_state(sizes, agent, key=key)
+    else:
+        state = sac.initial_state(sizes, agent, key=key)
     return sum(array.nbytes for array in flatten(state).values())
