@@ -280,6 +280,6 @@ def test_a_length_that_is_assumed_is_said(
     monkeypatch.setattr("driftrl.training.loop.run", lambda *_, **__: None)
     argv = ["run", "tests.envs.test_custom:Press", "--out", str(tmp_path / "r")]
     assert main(argv) == 0
-    assert "no length of an episode: 1000 steps are assumed" in said(capsys)[1]
+    assert "1000 steps" in said(capsys)[1]
     assert main([*argv, "--environment.sim_steps", "30"]) == 0
     assert said(capsys)[1] == ""

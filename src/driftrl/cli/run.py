@@ -19,12 +19,18 @@ from driftrl.cli.on_robot import (
 from driftrl.cli.options import tidy_help
 from driftrl.cli.progress import run_progress
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import from_dict, overridden, read_toml, upgraded
-from driftrl.drift.schedules import SCHEDULES, Unknown
+from driftrl.config.toml import (
+    from_dict,
+    overridden,
+    read_toml,
+    to_dict,
+    upgraded,
+)
+from driftrl.drift.schedules import Unknown
 from driftrl.envs.custom import STEPS, is_custom
 from driftrl.envs.tasks import check_fits, configure, task_named
 from driftrl.errors import InputError, at_least, require
-from driftrl.memory.forgetting import FORGETTING, KeepAll
+from driftrl.memory.forgetting import KeepAll
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 from driftrl.records import BESIDE_SETTINGS, CONFIG_FILE
@@ -39,7 +45,8 @@ if TYPE_CHECKING:
 
 _METHOD = "sw-ombrl"
 _KINDS = ("drift", "forgetting", "agent")
-_PLUGINS = {"drift": (SCHEDULES, Unknown()), "forgetting": (FORGETTING, KeepAll())}
+# Stand for users' objects while the flags are parsed.
+_PLACEHOLDERS = {"drift": Unknown(), "forgetting": KeepAll()}
 
 
 def main(argv: list[str]) -> int:
@@ -173,7 +180,7 @@ def _parser(*, with_task: bool = True) -> argparse.ArgumentParser:
     switch("--quiet", "print no episodes")
     for table, example in zip(_KINDS, ("linear", "reset", "sac"), strict=True):
         text = f"which {table}, such as {example}"
-        text += " or your own MODULE:NAME" if table in _PLUGINS else ""
+        text += " or your own MODULE:NAME" if table in _PLACEHOLDERS else ""
         parser.add_argument(
             f"--{table}", f"--{table}.kind", metavar="KIND", help=text, dest=table
         )
@@ -205,18 +212,20 @@ def _config(
         kind = getattr(options, table)
         if kind is not None:
             changes[table] = {"kind": kind}
-        kind = (changes.get(table) or stored.get(table) or {}).get("kind", "")
-        if ":" in kind:
+        if isinstance(changes.get(table), str):
+            changes[table] = {"kind": changes[table]}
+        if _has_plugin(changes.get(table) or stored.get(table)):
             settings, flags = _plugin_settings(table, flags)
             changes[table] = {**changes.get(table, {}), **settings}
     default = _default(options, changes, robot)
     # Settings of users' classes are taken from the flags already.
+    tables = to_dict(default)
     plugins = {
         table: getattr(default, table)
-        for table, (known, _) in _PLUGINS.items()
-        if type(getattr(default, table)) not in known.values()
+        for table in _PLACEHOLDERS
+        if _has_plugin(tables[table])
     }
-    parsed = replace(default, **{table: _PLUGINS[table][1] for table in plugins})
+    parsed = replace(default, **{table: _PLACEHOLDERS[table] for table in plugins})
     if options.help:
         _parser().print_help()
         print("\nSettings, with the defaults of this task and method:\n")
@@ -240,14 +249,16 @@ def _default(
     options: argparse.Namespace, changes: dict[str, Any], robot: "Welcome | None"
 ) -> RunConfig:
     """Return the run before its flags: of a robot, of a task, or the one resumed."""
-    method = options.method or _METHOD
-    if ":" in (options.forgetting or ""):
-        method = options.method or "custom"
-        changes = {"variant": options.forgetting.partition(":")[2], **changes}
+    method, fresh = _METHOD, changes
+    rule = changes.get("forgetting") or {}
+    if _has_plugin(rule):
+        method, name = "custom", str(rule["kind"]).partition(":")[2]
+        fresh = {"variant": name, **changes}
+    method = options.method or method
     if robot is not None:
-        return configure(task_of_robot(robot, options.task), method, changes)
+        return configure(task_of_robot(robot, options.task), method, fresh)
     if options.task is not None and not options.task.startswith("-"):
-        return configure(options.task, method, changes)
+        return configure(options.task, method, fresh)
     stored = _stored(options)
     if stored is None:
         raise InputError(
@@ -257,6 +268,15 @@ def _default(
     if options.method is not None:
         changes["method"] = options.method
     return overridden(from_dict(RunConfig, stored), changes)
+
+
+def _has_plugin(table: Any) -> bool:
+    """Return whether a table, or one within it, is of a user's class."""
+    if isinstance(table, list):
+        return any(map(_has_plugin, table))
+    if not isinstance(table, dict):
+        return False
+    return ":" in str(table.get("kind")) or any(map(_has_plugin, table.values()))
 
 
 def _plugin_settings(table: str, flags: list[str]) -> tuple[dict[str, Any], list[str]]:
