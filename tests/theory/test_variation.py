@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
 from driftrl.errors import InputError
-from driftrl.theory.drifting_functions import draw_functions, progress_of
 from driftrl.theory.variation import (
     Expansion,
     affine_variation,
@@ -106,22 +105,15 @@ def test_pure_noise_has_almost_no_norm() -> None:
 
 
 def test_variation_of_systems_is_that_of_the_functions() -> None:
-    functions = draw_functions(
-        se,
-        np.random.default_rng(7).uniform(-1, 1, (12, 2)),
-        outputs=2,
-        rkhs_bound=2.0,
-        variation=3.0,
-        progress=progress_of("steady", 5),
-        rng=np.random.default_rng(8),
-    )
-    points = np.concatenate(
-        [functions.start.centres, np.random.default_rng(9).uniform(-1, 1, (20, 2))]
-    )
-    answers = [functions.at(n)(points) for n in range(1, 6)]
+    """F + τ·g for τ = 0, ¼, …, 1: each increment is a quarter of Σ_j ‖g_j‖."""
+    start, direction = expansion(7, outputs=2), expansion(8, outputs=2)
+    more = np.random.default_rng(9).uniform(-1, 1, (20, 2))
+    points = np.concatenate([start.centres, direction.centres, more])
+    answers = [start(points) + n / 4 * direction(points) for n in range(5)]
     total, each = variation_of_systems(se, points, answers)
-    assert total == pytest.approx(3.0, rel=1e-3)
-    np.testing.assert_allclose(each, 0.75, rtol=1e-3)
+    budget = direction.norms().sum()
+    assert total == pytest.approx(budget, rel=1e-3)
+    np.testing.assert_allclose(each, budget / 4, rtol=1e-3)
 
 
 @pytest.mark.usefixtures("x64")

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
+from driftrl.config.toml import overridden, to_dict, toml_text
 from driftrl.engines.launcher import Status, episodes_done, run_all
 from driftrl.engines.local import LocalEngine
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Window
-from driftrl.training.calibration_study import (
-    is_calibration_study,
-    read_calibration_study,
-)
 from driftrl.training.study import (
     Study,
     find_study,
@@ -91,9 +87,6 @@ def test_shipped_studies_are_found_by_name_and_are_valid() -> None:
     assert "gp_pendulum" in shipped_studies()
     for name, path in shipped_studies().items():
         assert find_study(name) == path
-        if is_calibration_study(read_toml(path)):
-            assert read_calibration_study(path).name == name
-            continue
         assert isinstance(read_study(path), Study) and read_study(path).name == name
     with pytest.raises(InputError, match="'gp_pendulm'. Did you mean 'gp_pendulum'"):
         find_study("gp_pendulm")

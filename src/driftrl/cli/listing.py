@@ -10,7 +10,7 @@ import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.config.task import REFERENCE_RATE
-from driftrl.config.toml import read_toml, to_dict
+from driftrl.config.toml import to_dict
 from driftrl.drift.schedules import SCHEDULES
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
@@ -166,24 +166,18 @@ def _schedules() -> list[dict[str, Any]]:
 
 
 def _studies() -> list[dict[str, Any]]:
-    from driftrl.training.calibration_study import (
-        is_calibration_study,
-        read_calibration_study,
-    )
     from driftrl.training.study import read_study, shipped_studies
 
-    rows = []
-    for path in shipped_studies().values():
-        if is_calibration_study(read_toml(path)):
-            study = read_calibration_study(path)
-            count = study.draws
-        else:
-            study = read_study(path)
-            count = len(study.runs())
-        rows.append(
-            {"name": study.name, "runs": count, "what": study.title, "file": str(path)}
-        )
-    return rows
+    studies = {path: read_study(path) for path in shipped_studies().values()}
+    return [
+        {
+            "name": study.name,
+            "runs": len(study.runs()),
+            "what": study.title,
+            "file": str(path),
+        }
+        for path, study in studies.items()
+    ]
 
 
 _LISTINGS = {

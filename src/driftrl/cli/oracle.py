@@ -43,7 +43,8 @@ def main(argv: list[str]) -> int:
     changes = {name: value for name, value in changes.items() if value is not None}
     environment = replace(task.environment, **changes)
     thetas = arguments.theta or {task.drift(n): n for n in range(1, task.episodes + 1)}
-    from driftrl.oracles.table import StoredOracle, settings_for
+    from driftrl.oracles.settings import settings_for
+    from driftrl.oracles.table import StoredOracle
 
     settings = settings_for(task.plant)
     if arguments.seeds is not None:

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from driftrl.cli.options import parse, print_table
+from driftrl.cli.options import parse
 from driftrl.cli.progress import oracle_progress
 from driftrl.errors import counted, require
-from driftrl.results.calibration import is_calibration
 
 
 @dataclass(frozen=True)
@@ -35,30 +34,8 @@ def main(argv: list[str]) -> int:
     summary = "Draw figures and one HTML page from recorded runs."
     arguments = parse(Arguments, argv, "report", summary)
     require(bool(arguments.directories), "Name the directory of a study or a run.")
-    if is_calibration(arguments.directories[0]):
-        tell_calibration(arguments.directories[0])
-        return 0
     print_report(arguments, shlex.join(["driftrl", "report", *argv]))
     return 0
-
-
-def tell_calibration(directory: Path) -> None:
-    """Print the coverage of every bound and draw the figure."""
-    from driftrl.figures.calibration import write_calibration_figure
-    from driftrl.results.calibration import (
-        coverage_lines,
-        coverage_table,
-        read_calibration,
-    )
-
-    records = read_calibration(directory)
-    print_table(
-        ["", "scheme", "bound", "draws covered", "95 % interval", "points", "±width"],
-        coverage_lines(coverage_table(records.verdicts)),
-    )
-    print("The report:")
-    for path in write_calibration_figure(records, directory / "report"):
-        print(f"  {path}")
 
 
 def print_report(arguments: Arguments, command: str = "") -> None:

@@ -1,1 +1,1 @@
-"""The paper's quantities as functions, in NumPy alone."""
+"""The paper's quantities as functions, and their estimates from a run's data."""

@@ -1,11 +1,11 @@
-"""A Gaussian process on landmarks, for hundreds of fits in seconds.
+"""A Gaussian process on Nyström landmarks, for hundreds of fits in seconds.
 
 With features φ such that φ(z)ᵀφ(z') ≈ 1 + z·z' + exp(−|z−z'|²/2), inputs divided by
 their length scales, the posterior of a data set depends on three sums over it: Σφφᵀ,
 Σφyᵀ and Σy².  Windows are differences of running sums, and one eigendecomposition gives
 the evidence of every noise level at once.
 
-It judges data, and drives nothing: the agents' own process is ``driftrl.models.gp``.
+Only for the analysis of data; the agents' Gaussian process is ``driftrl.models.gp``.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from driftrl.models.kernels import (
 from driftrl.models.normaliser import Normaliser
 from driftrl.types import Episode
 
-# Points, spread over all episodes, that landmarks are taken from, and the prior
-# variance of a candidate that they may leave unexplained.
+# Candidates for landmarks, spread over all episodes, and the prior variance of a
+# candidate that the landmarks may leave unexplained.
 _CANDIDATES, _TOLERANCE = 200, 1e-6
 _FIT_POINTS, _FIT_EPISODES, _FIT_STEPS = 200, 5, 30
-# Transitions of an episode that are looked at; they are spread over it.
-_MOST_ROWS = 1000
+# Transitions of an episode that are used, evenly spaced.
+_MAX_ROWS = 1000
 # Noise variance in units of the prior variance.
 _NOISE_LEVELS = np.logspace(-8, 1, 28)
 
@@ -59,15 +59,15 @@ class Features:
 
 
 def fit_features(episodes: Sequence[Episode]) -> Features:
-    """Return features for all of the episodes, with length scales of the newest.
+    """Return features for all episodes, with length scales of the newest few.
 
-    The length scales are found by marginal likelihood.  From all episodes a drift would
-    look like noise, or like a rougher function.
+    Length scales maximise the marginal likelihood.  With all episodes, drift would look
+    like noise or like a rougher function.
     """
     raw, change = _pairs(episodes)
     inputs, outputs = Normaliser.fit(raw), Normaliser.fit(change)
     newest_raw, newest_change = _pairs(episodes[-_FIT_EPISODES:])
-    rows = _spread(len(newest_raw), _FIT_POINTS)
+    rows = _evenly(len(newest_raw), _FIT_POINTS)
     scales = fit_hyperparameters(
         "se",
         Hyperparameters(np.ones(raw.shape[1]), 1.0, 0.1),
@@ -76,7 +76,7 @@ def fit_features(episodes: Sequence[Episode]) -> Features:
         steps=_FIT_STEPS,
         learn_noise=True,
     ).length_scales
-    candidates = inputs.normalise(raw[_spread(len(raw), _CANDIDATES)]) / scales
+    candidates = inputs.normalise(raw[_evenly(len(raw), _CANDIDATES)]) / scales
     prior = gram(kernel_named("se"), candidates, candidates, np)
     chosen = pivoted_factor(prior, _TOLERANCE)
     return Features(inputs, outputs, scales, candidates[chosen.pivots], chosen.basis)
@@ -86,20 +86,20 @@ def _pairs(episodes: Sequence[Episode]) -> tuple[np.ndarray, np.ndarray]:
     """Return inputs (state, action) and outputs (change of the state)."""
     inputs, changes = [], []
     for episode in episodes:
-        rows = _spread(len(episode), _MOST_ROWS)
+        rows = _evenly(len(episode), _MAX_ROWS)
         obs = episode.obs[rows].astype(np.float64)
         inputs.append(np.concatenate([obs, episode.actions[rows]], axis=1))
         changes.append(episode.next_obs[rows] - obs)
     return np.concatenate(inputs), np.concatenate(changes)
 
 
-def _spread(size: int, most: int) -> np.ndarray:
+def _evenly(size: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a posterior needs to know of a data set of n points."""
+    """Sufficient statistics of a data set of n points."""
 
     gram: Float[np.ndarray, "F F"]
     """A = Σφφᵀ."""

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from driftrl.models import landmarks
-from driftrl.models.landmarks import RunningSums, fit_features, posterior
+from driftrl.theory import nystrom
+from driftrl.theory.nystrom import RunningSums, fit_features, posterior
 from driftrl.types import Episode
 
 
@@ -94,19 +94,19 @@ def test_noise_level_has_the_largest_evidence(
     phi = np.concatenate([part[0] for part in parts])
     y = np.concatenate([part[1] for part in parts])[:, 0]
     evidences = []
-    for level in landmarks._NOISE_LEVELS:
-        monkeypatch.setattr(landmarks, "_NOISE_LEVELS", np.array([level]))
+    for level in nystrom._NOISE_LEVELS:
+        monkeypatch.setattr(nystrom, "_NOISE_LEVELS", np.array([level]))
         noise = float(posterior(sums).noise[0])
         matrix = noise * (np.eye(len(y)) + phi @ phi.T / level)
         law: Any = multivariate_normal(np.zeros(len(y)), matrix, allow_singular=True)
         evidences.append(law.logpdf(y))
     monkeypatch.undo()
-    best = landmarks._NOISE_LEVELS[int(np.argmax(evidences))]
+    best = nystrom._NOISE_LEVELS[int(np.argmax(evidences))]
     assert float(found.level[0]) == best
 
 
 def test_long_episodes_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landmarks, "_MOST_ROWS", 5)
+    monkeypatch.setattr(nystrom, "_MAX_ROWS", 5)
     (long,) = swinging(1, 9, [0.5])
     phi, y = fit_features([long]).of(long)
     assert len(phi) == len(y) == 5

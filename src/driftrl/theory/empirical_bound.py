@@ -1,13 +1,13 @@
-"""The episodic regret bound of the appendix, on the data that a run has lived through.
+"""The episodic regret bound of the appendix, on the data of a run.
 
-For every episode n, with the data of the episodes m(n) … n−1 that it was driven by::
+For every episode n, with the retained data of the episodes m(n) … n−1::
 
     r_n ≤ (λ̃² + 2λ̃)·Σ(π_n, f_n)  +  (λ̃ + 2)·ξ·r·T²/σ·Σ_{s=m}^{n−1} ‖f_{s+1} − f_s‖
           └────── learning ─────┘    └─────────────────── drift ───────────────────┘
 
-Σ is the uncertainty met along the executed episode, a sum over its steps; the norms,
-γ, B and σ are measured (``driftrl.models.measurement``) in the kernel of a quick
-Gaussian process that was fitted to the run, whatever drove it.
+Σ is the uncertainty along the executed episode, a sum over its steps; the norms, γ, B
+and σ are estimated (``driftrl.theory.estimate_constants``) in the kernel of a quick
+Gaussian process fitted to the run, whatever its agent.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from driftrl.errors import require
-from driftrl.models.landmarks import Features, Part, RunningSums, fit_features
-from driftrl.models.measurement import measure_in
 from driftrl.theory.confidence import coefficient_of, width_of
+from driftrl.theory.estimate_constants import estimate_in
+from driftrl.theory.nystrom import Features, Part, RunningSums, fit_features
 from driftrl.theory.performance import (
     RegretTerms,
     episodic_regret_bound,
@@ -33,15 +33,15 @@ _FAILURE_PROBABILITY = 0.1
 
 
 @dataclass(frozen=True)
-class LivedBound:
-    """What the bound says of each episode of a run."""
+class EmpiricalBound:
+    """The bound of each episode of a run."""
 
     setting: Setting
-    """The constants, as measured."""
+    """The estimated constants."""
     uncertainty: Float[np.ndarray, " N"]
     """Σ along the executed episode, in prior standard deviations."""
     drift: Float[np.ndarray, " N"]
-    """Σ_{s=m(n)}^{n−1} ‖f_{s+1} − f_s‖, the drift within what is remembered."""
+    """Σ_{s=m(n)}^{n−1} ‖f_{s+1} − f_s‖, the drift within the retained data."""
     terms: RegretTerms
     """Both terms with all constants, episode by episode."""
 
@@ -51,15 +51,15 @@ class LivedBound:
         return self.setting.steps * self.setting.reward_max
 
 
-def lived_bound(
+def empirical_bound(
     episodes: Sequence[Episode],
     first_retained: Int[np.ndarray, " N"],
     clock: Float[np.ndarray, " N"] | None = None,
-) -> LivedBound:
+) -> EmpiricalBound:
     """Return the bound's terms for every episode of a run.
 
-    Any rule of forgetting will do: if it ever forgets, the confidence is made to hold
-    for as many data sets as there are episodes, which is enough for each.
+    For any forgetting rule: if it forgets, the confidence holds for as many data sets
+    as there are episodes, which is enough for each rule.
 
     Args:
         episodes: All episodes, from the first.
@@ -76,11 +76,13 @@ def lived_bound(
     parts = [features.of(episode) for episode in episodes]
     setting, variation = _setting(features, parts, episodes, clock)
     sums, noise = RunningSums(parts), setting.noise_std**2
-    met = [
-        _met(parts[number - 1], sums.between(int(first), number).gram, noise)
+    pairs = [
+        _uncertainty_and_gain(
+            parts[number - 1], sums.between(int(first), number).gram, noise
+        )
         for number, first in enumerate(first_retained, start=1)
     ]
-    one_output, gain = np.array(met).T
+    one_output, gain = np.array(pairs).T
     uncertainty = np.sqrt(setting.outputs) * one_output
     drift = drift_within(_increments(variation, clock, len(episodes)), first_retained)
     numbers = np.arange(1, len(episodes) + 1)
@@ -98,21 +100,21 @@ def lived_bound(
         uncertainty,
         optimism_penalty(setting, coefficient, drift),
     )
-    return LivedBound(setting, uncertainty, drift, terms)
+    return EmpiricalBound(setting, uncertainty, drift, terms)
 
 
 def drift_within(
     increments: Float[np.ndarray, " K"], first_retained: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, " N"]:
     """Return Σ_{s=m(n)}^{n−1} ‖f_{s+1} − f_s‖ for every n; K = N − 1."""
-    way = np.concatenate([[0.0], np.cumsum(increments)])
-    return way - way[np.asarray(first_retained) - 1]
+    path = np.concatenate([[0.0], np.cumsum(increments)])
+    return path - path[np.asarray(first_retained) - 1]
 
 
 def _increments(
     variation: float, clock: Float[np.ndarray, " N"] | None, episodes: int
 ) -> Float[np.ndarray, " K"]:
-    """Return P_N shared out over the steps of the clock."""
+    """Return P_N in proportion to the steps of the clock."""
     steps = np.ones(episodes - 1) if clock is None else np.abs(np.diff(clock))
     return variation * steps / (steps.sum() or 1.0)
 
@@ -123,8 +125,8 @@ def _setting(
     episodes: Sequence[Episode],
     clock: Float[np.ndarray, " N"] | None,
 ) -> tuple[Setting, float]:
-    """Return the constants of the bound and P_N, as the run shows them."""
-    found = measure_in(features, episodes, clock)
+    """Return the estimated constants of the bound, and P_N."""
+    found = estimate_in(features, episodes, clock)
     rewards = np.concatenate([episode.rewards for episode in episodes])
     setting = Setting(
         rkhs_bound=found.rkhs_bound,
@@ -139,10 +141,10 @@ def _setting(
     return setting, found.variation
 
 
-def _met(
+def _uncertainty_and_gain(
     part: Part, gram: Float[np.ndarray, "F F"], noise: float
 ) -> tuple[float, float]:
-    """Return Σ_t σ(z_t) of one output along an episode, and γ of what it remembers.
+    """Return Σ_t σ(z_t) of one output along an episode, and γ of the retained data.
 
     With A = Σφφᵀ over the data, σ²(z) = φᵀ(I + A/σ²)⁻¹φ and γ = ½·log det(I + A/σ²).
     All outputs share inputs, kernel and noise.

@@ -1,7 +1,7 @@
-"""The quantities of the paper's bound, measured: on the data of a run, or for a kernel.
+"""Estimate the constants of the paper's bound: from a run's data, or for a kernel.
 
 How complex the dynamics are (γ_N, B), how noisy (σ) and how much they moved (P_N), in
-the norm of a kernel that was fitted to the run itself.
+the norm of a kernel fitted to the run.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,19 @@ from jaxtyping import Float
 
 from driftrl.errors import positive
 from driftrl.models.kernels import gram, kernel_named
-from driftrl.models.landmarks import Features, Sums, fit_features, posterior
 from driftrl.theory.information import greedy_gain_of_kernel
+from driftrl.theory.nystrom import Features, Sums, fit_features, posterior
 from driftrl.types import Episode
 
-# Of so many inputs greedy selection picks at most so many.
-_CANDIDATES, _MOST_POINTS = 1500, 1000
-# Prior size of the whole displacement in units of the dynamics' own; the evidence
-# decides, and may find that nothing moved.
+# Inputs that greedy selection chooses from, and the most that it picks.
+_CANDIDATES, _MAX_POINTS = 1500, 1000
+# Prior size of the displacement in units of the dynamics; the evidence selects one.
 _REACHES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Numbers of a run, in units of the spread of its changes, outputs averaged."""
+class Constants:
+    """Estimates, in standard deviations of the changes, averaged over outputs."""
 
     gain: float
     """γ_N: information gain of the data at hand."""
@@ -37,27 +36,27 @@ class Measured:
     """σ in units of the prior's standard deviation."""
 
 
-def measure(
+def estimate_constants(
     episodes: Sequence[Episode], clock: Float[np.ndarray, " N"] | None = None
-) -> Measured:
-    """Measure γ_N, P_N, B and σ.
+) -> Constants:
+    """Estimate γ_N, P_N, B and σ.
 
     The dynamics are taken to move along one direction, f_n = f + c_n·g, for a clock c:
     θ where it is known and the number of the episode where it is not.  Then
     P_N = Σ_j ‖g_j‖·Σ_n |c_{n+1} − c_n|, and one regression on (φ, c_n·φ) finds g.  If
-    an unknown θ goes back and forth, the dynamics move further than this says.
+    an unknown θ goes back and forth, this is too small.
 
-    Norms are those of the kernel with the prior variance that the evidence asks for.
+    Norms are those of the kernel with the prior variance of largest evidence.
     """
-    return measure_in(fit_features(episodes), episodes, clock)
+    return estimate_in(fit_features(episodes), episodes, clock)
 
 
-def measure_in(
+def estimate_in(
     features: Features,
     episodes: Sequence[Episode],
     clock: Float[np.ndarray, " N"] | None = None,
-) -> Measured:
-    """Measure in the kernel of given features."""
+) -> Constants:
+    """Estimate in the kernel of given features."""
     clock = np.arange(len(episodes), dtype=np.float64) if clock is None else clock
     travelled = float(np.abs(np.diff(clock)).sum())
     extent = float(np.ptp(clock)) or 1.0
@@ -70,7 +69,7 @@ def measure_in(
     size = len(weights) // 2
     values = np.maximum(np.linalg.eigvalsh(moments.gram[:size, :size]), 0.0)
     gains = 0.5 * np.log1p(values[:, None] / belief.level).sum(axis=0)
-    return Measured(
+    return Constants(
         gain=float(gains.mean()),
         variation=reach * float(moved.sum()) * travelled / extent,
         rkhs_bound=float(still.max()),
@@ -86,8 +85,8 @@ def _moments(
     for episode, time in zip(episodes, times, strict=True):
         phi, y = features.of(episode)
         wide = np.concatenate([phi, time * phi], axis=1)
-        seen = Sums(wide.T @ wide, wide.T @ y, (y * y).sum(axis=0), float(len(y)))
-        total = seen if total is None else total + seen
+        sums = Sums(wide.T @ wide, wide.T @ y, (y * y).sum(axis=0), float(len(y)))
+        total = sums if total is None else total + sums
     assert total is not None
     return total
 
@@ -105,14 +104,14 @@ def _with_reach(moments: Sums, reach: float) -> Sums:
 def gain_curve(
     kernel_name: str, dimension: int, length_scale: float, noise_std: float, points: int
 ) -> Float[np.ndarray, " M"]:
-    """Return γ_1 … γ_M, greedily, over inputs of spread 1 in every dimension.
+    """Return greedy γ_1 … γ_M over inputs with a std of 1 in every dimension.
 
-    The inputs are drawn evenly from a cube; M is ``points``, but at most 1,000, from
-    where on known rates take over (``driftrl.theory.information.scaled_rate``).
+    The inputs are uniform in a cube.  M is ``points``, at most 1,000; beyond that use
+    ``driftrl.theory.information.scaled_rate``.
     """
     positive("The length scale", length_scale)
     kernel = kernel_named(kernel_name)
     half = np.sqrt(3.0)
     drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
     matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
-    return greedy_gain_of_kernel(matrix, min(points, _MOST_POINTS), noise_std).curve
+    return greedy_gain_of_kernel(matrix, min(points, _MAX_POINTS), noise_std).curve

@@ -1,6 +1,7 @@
 """The span from the bound: closed form against search, and the order's shape."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftrl.errors import InputError
-from driftrl.theory.choice import choose
 from driftrl.theory.regret_bound import informed_span, regret_orders
 from driftrl.theory.setting import Setting
+from driftrl.theory.window_selection import Problem, choose, choose_window
 
 SETTING = Setting(steps=10, outputs=2)
 
@@ -65,22 +66,50 @@ def test_search_finds_the_closed_form(
 
 
 def test_half_the_best_span_costs_less_than_twice() -> None:
-    """As ``driftrl.theory.recommendation`` says: 15 % and 24 %."""
+    """As ``driftrl.theory.backtest`` says: 15 % and 24 %."""
     best, half, twice = regret_orders(400, [20, 10, 40], 1 / 3, 1.0).total
     assert informed_span(400, 1 / 3, 1.0) == pytest.approx(20)
     assert (half / best, twice / best) == pytest.approx((1.149, 1.237), abs=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("episodes", "variation", "sentence"),
-    [
-        (1, 1.0, "A bound needs N of at least 2 episodes, received 1"),
-        (30, -1.0, "variation P_N must be a number of at least 0, received -1.0"),
-        (30, math.nan, "variation P_N must be a number of at least 0, received nan"),
-    ],
+    ("episodes", "variation"), [(1, 1.0), (30, -1.0), (30, math.nan)]
 )
-def test_bad_input_is_refused(episodes: int, variation: float, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
+def test_bad_input_is_refused(episodes: int, variation: float) -> None:
+    with pytest.raises(InputError):
         choose(
             SETTING, episodes=episodes, variation=variation, gain_of_span=lambda p: 1.0
         )
+
+
+def test_given_gain_sets_the_scale_of_the_known_rate() -> None:
+    problem = Problem(episodes=30, variation=21.0, dimension=4, steps=40, gain=265.0)
+    found = choose_window(problem)
+    assert (found.span, found.gain) == (3, pytest.approx(265.0))
+    assert found.informed == pytest.approx(2.784, abs=1e-3)
+    assert found.setting.outputs == 3
+
+
+def test_gain_is_greedy_up_to_a_thousand_points() -> None:
+    few = choose_window(Problem(episodes=9, dimension=1, steps=5))
+    many = choose_window(Problem(episodes=30, dimension=1, steps=50))
+    assert few.terms is None and few.span == few.tuned_span
+    assert 0 < few.gain < many.gain
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"episodes": None},
+        {"steps": 0},
+        {"dimension": 0},
+        {"kernel": "periodic"},
+        {"gain": -1.0},
+        {"noise": 0.0},
+        {"delta": 1.5},
+    ],
+)
+def test_bad_problem_is_refused(changes: dict[str, Any]) -> None:
+    values = {"episodes": 30, "dimension": 4, "steps": 40, "gain": 265.0, **changes}
+    with pytest.raises(InputError):
+        choose_window(Problem(**values))

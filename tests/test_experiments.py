@@ -1,0 +1,141 @@
+"""The scripts in ``experiments``, with small arguments and on published records."""
+
+import importlib.util
+import json
+import sys
+import tarfile
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from tests.factories import record
+
+from driftrl.config.toml import to_dict, toml_text
+from driftrl.envs.tasks import configure
+from driftrl.memory.episodes import save_episode
+from driftrl.records import RecordWriter
+from driftrl.types import Episode
+
+ROOT = Path(__file__).parents[1]
+
+
+def script(name: str) -> ModuleType:
+    path = ROOT / "experiments" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_calibration_of_published_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibration = script("calibration_under_drift")
+    archive = ROOT / "docs" / "records" / "calibration_under_drift.tar.gz"
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    out = tmp_path / "calibration_under_drift"
+    calibration.main(["--draws", "0", "--out", str(out)])
+    assert (out / "calibration.png").is_file()
+    table = {
+        (row["drifting"], row["scheme"], row["bound"]): row
+        for row in calibration.coverage_table(out)
+    }
+    kept = table[True, "keep_all", "stationary_corrected"]
+    assert (kept["coverage"], round(kept["high"], 3)) == (0.0, 0.013)
+    window = table[True, "window", "stationary_corrected"]
+    rounded = [round(window[name], 3) for name in ("coverage", "low", "high")]
+    assert rounded == [0.897, 0.857, 0.926]
+    # The first draw comes out as it was published.
+    stored = json.loads((out / "draws" / "00000-00004.json").read_text())
+    again = calibration.evaluate_draw(calibration.Settings(), 0, True)
+    for new, old in zip(again, stored, strict=False):
+        assert {k: new[k] for k in ("draw", "scheme", "bound", "covered")} == {
+            k: old[k] for k in ("draw", "scheme", "bound", "covered")
+        }
+        assert new["half_width"] == pytest.approx(old["half_width"], rel=1e-6)
+
+
+def test_calibration_resumes(tmp_path: Path) -> None:
+    calibration = script("calibration_under_drift")
+    settings = calibration.Settings(episodes=3, steps=3, test_points=3)
+    for draws in (1, 2):
+        for number in range(draws):
+            path = tmp_path / "draws" / f"{number:05d}-{number:05d}.json"
+            path.parent.mkdir(exist_ok=True)
+            if not path.is_file():
+                calibration.evaluate_file(settings, path, [number])
+    table = calibration.coverage_table(tmp_path)
+    assert {row["draws"] for row in table} == {2} and len(table) == 36
+    with pytest.raises(Exception, match="other settings"):
+        (tmp_path / "settings.json").write_text("{}")
+        calibration.run(settings, tmp_path, 0, 1)
+
+
+def test_functions_have_their_norm_and_budget() -> None:
+    calibration = script("calibration_under_drift")
+    for shape in ("steady", "abrupt"):
+        settings = calibration.Settings(shape=shape)
+        draw = calibration.make_draw(settings, 3, True)
+        assert draw.increments().sum() == pytest.approx(settings.variation)
+        norms = np.array([draw.function(n).norms() for n in (1, settings.episodes)])
+        np.testing.assert_allclose(norms.max(axis=0), settings.rkhs_bound)
+        assert not calibration.make_draw(settings, 3, False).increments().any()
+
+
+def write_run(directory: Path, method: str, variant: str, returns: np.ndarray) -> None:
+    """Write a run of a linear system with its episodes."""
+    settings = {"episodes": len(returns), "variant": variant}
+    config = configure("pendulum", method, settings)
+    directory.mkdir(parents=True)
+    (directory / "config.toml").write_text(toml_text(to_dict(config)))
+    draw = np.random.default_rng(0)
+    with RecordWriter(directory / "episodes.jsonl") as writer:
+        for number, value in enumerate(returns, start=1):
+            theta = 2.0 if number < 4 else 0.5
+            obs, actions = draw.uniform(-1, 1, (6, 3)), draw.uniform(-1, 1, (6, 1))
+            after = 0.9 * obs + 0.1 * theta * actions
+            episode = Episode(obs, actions, -np.abs(obs[:, 0]), after, False)
+            save_episode(directory / "memory", number, episode)
+            writer.append(record(number, theta=theta, return_executed=float(value)))
+
+
+def zero(theta: float) -> float:
+    """J* of the runs here."""
+    return 0.0
+
+
+ORACLE = "tests.test_experiments:zero"
+
+
+def test_growth_exponent(tmp_path: Path) -> None:
+    """R_N = 3·N² has the exponent 2, at any two lengths."""
+    growth = script("regret_growth")
+    for n in (2, 4, 8):
+        total = 3.0 * np.arange(n + 1) ** 2
+        write_run(tmp_path / f"{n}", "sw-ombrl", f"N={n}", -np.diff(total))
+    write_run(tmp_path / "all", "sombrl", "", np.full(8, -5.0))
+    out = tmp_path / "growth.png"
+    growth.main([str(tmp_path), "--oracle", ORACLE, "--out", str(out)])
+    assert out.is_file()
+    import driftrl
+
+    found = {
+        one.method: one for one in growth.growth(driftrl.load(tmp_path, oracle=zero))
+    }
+    assert found["sw-ombrl"].exponents() == pytest.approx([2.0])
+    assert found["sombrl"].exponents(2) == pytest.approx([1.0])
+    np.testing.assert_allclose(found["sombrl"].regrets, [[10.0, 20.0, 40.0]])
+
+
+def test_bound_beside_regret(tmp_path: Path) -> None:
+    bound = script("bound_beside_regret")
+    write_run(tmp_path / "a", "sombrl", "", np.full(5, -2.0))
+    out = tmp_path / "bound.png"
+    bound.main([str(tmp_path), "--oracle", ORACLE, "--out", str(out)])
+    (column,) = bound.columns_of(tmp_path, ORACLE)
+    np.testing.assert_array_equal(column.regret, np.full((1, 5), 2.0))
+    assert np.all(np.diff(column.mean("drift")) >= 0) and out.is_file()

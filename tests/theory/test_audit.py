@@ -1,0 +1,95 @@
+"""The audit of a run's uncertainty, on records whose story is known."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.factories import record
+
+from driftrl.errors import InputError
+from driftrl.theory.audit import BROKEN, NOMINAL, audit
+from driftrl.types import EpisodeRecord
+
+
+def row(episode: int, coverage: float | None, **changes: Any) -> EpisodeRecord:
+    known = {"model_error": 0.01, "epistemic_std": 0.02} if coverage is not None else {}
+    return record(episode, coverage=coverage, **{**known, **changes})
+
+
+def weakened(firsts: Sequence[int], after: Sequence[float]) -> list[EpisodeRecord]:
+    """Return ten calm episodes at θ = 2 and then some at θ = 1."""
+    calm = [row(1, None), *(row(n, 0.96) for n in range(2, 11))]
+    return calm + [
+        row(
+            n,
+            coverage,
+            first_retained=first,
+            model_error=0.2 if coverage < 0.5 else 0.08,
+            theta=1.0,
+        )
+        for n, (first, coverage) in enumerate(zip(firsts, after, strict=True), start=11)
+    ]
+
+
+def test_limits_of_two_sigma() -> None:
+    assert pytest.approx(0.9545, abs=1e-4) == NOMINAL
+    assert pytest.approx(0.8180, abs=1e-4) == BROKEN
+
+
+def test_calibrated_run() -> None:
+    found = audit([row(n, 0.95 + 0.01 * (n % 2)) for n in range(1, 21)], 4)
+    assert found.coverage == pytest.approx(0.955)
+    # Alternating values resemble their neighbours less than chance: no correction.
+    half = 1.96 * math.sqrt(20 * 0.005**2 / 19 / 20)
+    assert (found.low, found.high) == pytest.approx((0.955 - half, 0.955 + half))
+    assert (found.breaks, found.broken, found.staleness) == ((), 0, None)
+    assert found.sigma == pytest.approx(0.01)  # ‖σ‖ = 0.02 over four outputs
+    assert found.ratio == pytest.approx(1.0)
+    # Wilson for 38 of 40 (0.95 of 40 steps).
+    assert found.predicted[1].high == pytest.approx(0.9862, abs=1e-4)
+
+
+def test_break_by_stale_data() -> None:
+    found = audit(weakened([1] * 6, [0.2, 0.3, 0.4, 0.9, 0.95, 0.95]), 4)
+    (one,) = found.breaks
+    assert (one.first, one.last, one.coverage, one.oldest) == (11, 13, 0.2, 1)
+    assert (one.error_before, one.error) == (0.01, 0.2)
+    assert (one.sigma_before, one.sigma) == (0.01, 0.01)
+    assert (one.theta_oldest, one.theta, one.stale) == (2.0, 1.0, True)
+    assert one.recovered == 14 and found.broken == 3
+    stale = found.staleness
+    assert stale is not None
+    assert (stale.stale_episodes, stale.fresh_episodes) == (6, 9)
+    assert stale.stale_coverage == pytest.approx(3.7 / 6)
+    assert stale.fresh_coverage == pytest.approx(0.96)
+    assert len(found.summary()) == 3
+    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    assert [one["broken"] for one in document["predicted"]].count(True) == 3
+
+
+def test_break_at_the_end_and_break_without_a_change() -> None:
+    assert audit(weakened([1], [0.2]), 4).breaks[0].recovered is None
+    rows = [row(1, None), row(2, 0.5), *(row(n, 0.96) for n in range(3, 9))]
+    (early,) = audit(rows, 4).breaks
+    assert (early.first, early.recovered, early.stale) == (2, 3, False)
+    assert math.isnan(early.error_before)
+
+
+def test_unknown_theta_gives_no_cause() -> None:
+    rows = [row(n, 0.96, theta=math.nan) for n in range(1, 9)]
+    found = audit([*rows, row(9, 0.3, model_error=0.3, theta=math.nan)], 4)
+    assert found.staleness is None and found.breaks[0].stale is None
+
+
+def test_inflation_of_an_overconfident_run() -> None:
+    found = audit([row(n, 0.5) for n in range(1, 9)], 4)
+    assert found.broken == 8
+    # Half of a Gaussian is within ±0.6745 σ: 2/0.6745.
+    assert found.inflation == pytest.approx(2.9652, abs=1e-4)
+
+
+def test_run_without_uncertainty_is_refused() -> None:
+    with pytest.raises(InputError):
+        audit([row(1, None), row(2, 0.9, epistemic_std=None)], 4)

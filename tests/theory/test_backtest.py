@@ -1,0 +1,101 @@
+"""A window from data: from tables of errors, and on systems whose drift is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftrl.errors import InputError
+from driftrl.theory.backtest import Backtest, Drift, choose_span, recommend_window
+from driftrl.types import Episode
+
+SPANS = (1, 2, 4)
+
+
+def table(*rows: tuple[float, ...]) -> np.ndarray:
+    return np.array(rows)
+
+
+def test_drift_is_recommended_against_by_hand() -> None:
+    errors = table((0.3, 0.2, 0.5), (0.3, 0.1, 0.5), (0.3, 0.2, 0.4), (0.3, 0.1, 0.4))
+    found = choose_span(SPANS, errors, np.full((4, 3), 0.9))
+    assert (found.span, found.best, found.keep_all, found.tested) == (2, 2, False, 4)
+    assert found.as_good == (2,)
+    last = found.scores[-1]
+    assert (last.error, last.worse) == pytest.approx((0.45, 0.3))
+    # Differences 0.3, 0.4, 0.2, 0.3 of mean 0.3: variance 0.02/3, over four.
+    assert last.standard_error == pytest.approx((0.02 / 3 / 4) ** 0.5)
+    drift = Drift(2, newer=0.3, older=0.5, standard_error=0.0)
+    assert drift.per_episode == pytest.approx(0.4 / 2) and drift.is_evident
+
+
+def test_shortest_of_those_that_cannot_be_told_apart() -> None:
+    errors = table((0.3, 0.1, 0.5), (0.0, 0.2, 0.4), (0.3, 0.1, 0.5), (0.0, 0.1, 0.6))
+    found = choose_span(SPANS, errors, np.full((4, 3), 0.9))
+    assert (found.span, found.best, found.as_good) == (1, 2, (1, 2))
+
+
+def test_all_data_are_kept_without_evidence() -> None:
+    errors = table((0.3, 0.2, 0.1), (0.3, 0.1, 0.3), (0.3, 0.2, 0.2), (0.3, 0.1, 0.1))
+    found = choose_span(SPANS, errors, np.full((4, 3), 0.9))
+    assert found.keep_all and found.span == 4
+    ties = choose_span(SPANS, np.ones((4, 3)), np.ones((4, 3)))
+    assert (ties.span, ties.best, ties.as_good) == (4, 4, SPANS)
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(0.0, 10.0)] * 3), min_size=1, max_size=12).map(
+        np.array
+    )
+)
+def test_the_best_is_as_good_as_itself(errors: np.ndarray) -> None:
+    found = choose_span(SPANS, errors, np.ones_like(errors))
+    assert found.best in found.as_good and found.span in SPANS
+    assert found.keep_all == (found.span == 4) or found.span <= found.best
+    assert all(one.worse >= -1e-9 for one in found.scores)
+
+
+def driven(gains: list[float], steps: int = 15) -> list[Episode]:
+    """Return episodes of x' = x - 0.1·x³ + gain·u, with noise of 0.01."""
+    draw = np.random.default_rng(5)
+    episodes = []
+    for gain in gains:
+        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
+        noise = 0.01 * draw.standard_normal((steps, 1))
+        after = obs - 0.1 * obs**3 + gain * actions + noise
+        episodes.append(Episode(obs, actions, np.zeros(steps), after, False))
+    return episodes
+
+
+def test_still_system_keeps_all() -> None:
+    found = recommend_window(driven([0.5] * 12))
+    assert found.keep_all and found.span == 11 and found.tested == 11
+    assert [one.span for one in found.scores] == [1, 2, 3, 4, 5, 7, 10, 11]
+    assert found.drift is not None and found.drift.per_episode < 0.02
+    assert found.scores[-1].coverage == pytest.approx(0.95, abs=0.05)
+
+
+def test_fading_system_forgets() -> None:
+    found = recommend_window(driven(list(np.linspace(1.0, 0.3, 16))))
+    assert not found.keep_all and found.span <= 4
+    drift = found.drift
+    assert drift is not None and drift.is_evident and drift.older > 1.5 * drift.newer
+
+
+def test_spans_before_the_first_episode_take_what_there_is() -> None:
+    error, _ = Backtest(driven([0.5] * 5)).predict([2, 5], [1, 4, 9])
+    assert error.shape == (2, 3)
+    assert error[0, 0] == error[0, 2]
+    assert error[1, 1] == error[1, 2] != error[1, 0]
+
+
+def test_a_change_shows_in_old_data_alone() -> None:
+    backtest = Backtest(driven([1.0] * 4 + [0.5] * 4))
+    (newer, older), *_ = backtest.errors_by_age([8], 3)
+    # Episodes 5-7 are after the change; of 2-4, none is.
+    assert newer < 0.1 < 0.3 < older
+
+
+def test_too_short_a_run_is_refused() -> None:
+    with pytest.raises(InputError):
+        recommend_window(driven([0.5] * 3))
