@@ -1,6 +1,7 @@
 """What is drawn over episodes: the numbers of the frame, quantity by quantity."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -46,7 +47,7 @@ def test_the_span_is_what_the_rule_retains(frame: pl.DataFrame) -> None:
 
 
 def test_theta_and_its_optimum_are_references(frame: pl.DataFrame) -> None:
-    panels = panels_of(frame)
+    panels: Any = panels_of(frame)
     run = frame.filter(method="sombrl", seed=0)
     assert panels["theta"].curves == {}
     np.testing.assert_array_equal(panels["theta"].reference.values, run["theta"])
@@ -75,7 +76,7 @@ def test_where_runs_met_different_thetas_they_are_curves(tmp_path: Path) -> None
         rows = [record(n, theta=theta) for n, theta in enumerate(course, 1)]
         write_run(tmp_path / f"s{seed}", rows, seed=seed)
     frame = driftrl.load(tmp_path, oracle=lambda theta: 10 * theta)
-    panels = panels_of(frame)
+    panels: Any = panels_of(frame)
     np.testing.assert_array_equal(panels["theta"].curves["sombrl"], [*courses.values()])
     assert panels["theta"].reference is None
     optimum = panels["returns"].reference

@@ -2,13 +2,14 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
+from matplotlib.colors import to_rgb
 
 import driftrl
 from driftrl import plot
@@ -35,19 +36,19 @@ def over_seeds(frame: pl.DataFrame, method: str, column: str) -> pl.DataFrame:
     return rows.agg(value.mean().alias("mean"), error.alias("error")).sort("episode")
 
 
-def line(axes: Axes, label: str) -> Line2D:
+def line(axes: Axes, label: str) -> Any:
     (found,) = [one for one in axes.get_lines() if one.get_label() == label]
     return found
 
 
-def check_lines(axes: Axes, frame: pl.DataFrame, column: str) -> None:
+def check_lines(axes: Any, frame: pl.DataFrame, column: str) -> None:
     bands = {tuple(band.get_facecolor()[0][:3]): band for band in axes.collections}
     for method, name in NAMES.items():
         expected = over_seeds(frame, method, column)
         drawn = line(axes, name)
         np.testing.assert_array_equal(drawn.get_xdata(), expected["episode"])
         np.testing.assert_allclose(drawn.get_ydata(), expected["mean"], rtol=1e-12)
-        band = bands[mpl.colors.to_rgb(drawn.get_color())]
+        band = bands[to_rgb(drawn.get_color())]
         (path,) = band.get_paths()
         edges = pl.DataFrame(path.vertices, ["x", "y"]).group_by("x")
         edges = edges.agg(low=pl.col("y").min(), high=pl.col("y").max()).sort("x")

@@ -31,7 +31,7 @@ def page_of(directory: Path, oracle: Any = made_up_optimum, **options: Any) -> s
     out = directory.parent / f"{directory.name}-report"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report_module, "_print_figures", lambda *_: ([], []))
-        patch.setattr(report_module.plots, "save", lambda *_: [])
+        patch.setattr("driftrl.analysis.plots.save", lambda *_: [])
         results = read_results(directory, oracle=oracle)
         path = write_report(results, [directory], out, **options)[-1]
     return path.read_text()
@@ -291,7 +291,7 @@ def test_two_studies_on_one_page(study: Path, rates: Path, tmp_path: Path) -> No
     results = read_results([study, rates], oracle=made_up_optimum)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report_module, "_print_figures", lambda *_: ([], []))
-        patch.setattr(report_module.plots, "save", lambda *_: [])
+        patch.setattr("driftrl.analysis.plots.save", lambda *_: [])
         path = write_report(results, [study, rates], tmp_path)[-1]
     page = words(path.read_text())
     assert f"<td>{study.name}</td>" in page and f"<td>{rates.name}</td>" in page

@@ -288,8 +288,8 @@ def _draw_seeds(
             hovertemplate="seed %{customdata}: %{x:.4~g}<extra></extra>",
             meta={"row": row, "x": column, "others": ["seed"]},
         )
-        ends = estimate.student.low, estimate.student.high
-        mark = _interval_mark(style, estimate.mean, *map(float, ends))
+        low, high = float(estimate.student.low), float(estimate.student.high)
+        mark = _interval_mark(style, estimate.mean, low, high)
         mark.meta = {
             "row": {"method": method, "of": "mean"},
             **{"x": column, "others": ["lower", "upper"]},

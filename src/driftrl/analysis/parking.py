@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -200,7 +201,7 @@ def _draw_returns(
     figure.align_ylabels(grid)
     optimum = panel.reference.label if panel.reference else ""
     draw_legend(figure, [returns], _RETURNS[0] / width - 0.01, optimum)
-    text = {"ha": "right", "va": "center", "color": MUTED}
+    text: dict[str, Any] = {"ha": "right", "va": "center", "color": MUTED}
     height = 1 - 0.14 / _HEIGHT
     figure.text(1 - _EDGE / width, height, seed_counts(frame), **text)
 

@@ -117,7 +117,8 @@ def draw_band(axes: Axes, rows: Float[np.ndarray, "K N"], style: MethodStyle) ->
     centre, error = mean(rows), standard_error(rows)
     # A line through one episode has no length; a dot can be seen.
     marker = "o" if len(episodes) == 1 else ""
-    look = {"color": style.colour, "linestyle": style.dash, "label": style.name}
+    look: dict[str, Any] = {"color": style.colour, "linestyle": style.dash}
+    look["label"] = style.name
     axes.plot(episodes, centre, marker=marker, markersize=3, **look)
     band = {"color": style.colour, "alpha": 0.2, "linewidth": 0}
     axes.fill_between(episodes, centre - error, centre + error, **band)
@@ -374,7 +375,7 @@ def overview(frame: pl.DataFrame) -> Figure:
         if soft_reset_ticks(frame):
             text += "; ticks: soft resets"
         line = 0.17 if has_note_beside else head - 0.14
-        place = {"ha": "right", "va": "center", "color": MUTED}
+        place: dict[str, Any] = {"ha": "right", "va": "center", "color": MUTED}
         figure.text(0.985, 1 - line / height, text, **place)
     return figure
 
@@ -434,7 +435,7 @@ def problems(frame: pl.DataFrame) -> Figure:
         optimum = next((p["returns"].reference for p in drawn if "regret" in p), None)
         left = float(returned[0].get_position().x0) - 0.01
         draw_legend(figure, returned, left, optimum.label if optimum else "")
-        place = {"ha": "right", "va": "center", "color": MUTED}
+        place: dict[str, Any] = {"ha": "right", "va": "center", "color": MUTED}
         right = returned[-1].get_position().x1
         figure.text(right, 1 - 0.14 / height, seed_counts(frame), **place)
     return figure
@@ -507,6 +508,7 @@ def final_regret(frame: pl.DataFrame) -> Figure:
             figure.subplots_adjust(left=0.09, right=0.985, **edges)
             right.axhline(0, color=INK, linewidth=0.8)
             for place, method in enumerate(compared):
+                assert method.difference is not None
                 estimate = method.difference.estimate
                 reach = (estimate.mean - estimate.student.low) * np.ones((2, 1))
                 _draw_seeds(right, place, estimate, reach, styles[method.method])

@@ -15,7 +15,7 @@ import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -225,27 +225,16 @@ class MethodRow:
     late_outside: str
     """The same without the episodes after a reset, where it differs."""
 
-    @property
-    def seeds(self) -> int:
-        """Number of seeds."""
-        return len(self.method.seeds)
-
-    @property
-    def minutes(self) -> float:
-        """Mean wall time of a run."""
-        return self.method.minutes
-
 
 @dataclass(frozen=True)
 class Card:
-    """A figure of the page with its title and caption."""
+    """A figure of the page; ``missing`` is shown if there is nothing to draw."""
 
     key: str
     title: str
     caption: str
     wide: bool = True
     missing: str = ""
-    """Shown instead of the figure if there is nothing to draw."""
 
 
 @dataclass(frozen=True)
@@ -275,189 +264,56 @@ class ProblemPage:
     summary: ProblemSummary
     name: str
     oracle: str
+    baseline: str
+    last: int
+    """Number of episodes that final performance is measured over."""
     styles: dict[str, MethodStyle]
     panels: dict[str, Panel]
-    methods: list[MethodRow]
+    methods: dict[str, MethodRow]
+    best: MethodRow
     all_runs: list[tuple[Run, pl.DataFrame]]
     """Each run with its rows, in the order of the methods."""
+    runs: list[dict[str, Any]]
+    """The table of runs."""
+    different: list[list[str]]
+    """Settings in which methods differ: name, then a value for each."""
+    common: list[list[str]]
+    optima: list[list[str]]
+    """Up to a hundred rows of θ, J*(θ) and its error."""
     pictures: list[Image]
 
     @property
-    def known(self) -> bool:
-        """Whether J* is known."""
-        return self.summary.is_known
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.summary.task
-
-    @property
-    def episodes(self) -> int:
-        """N, the last episode that every run has reached."""
-        return self.summary.episodes
-
-    @property
-    def last(self) -> int:
-        """Number of episodes that final performance is measured over."""
-        return min(LAST_EPISODES, self.episodes)
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Signs that J* is not an optimum."""
-        return self.summary.warnings
-
-    @property
-    def baseline(self) -> str:
-        """Name of the method that the others are compared with."""
-        return method_name(self.summary.baseline)
-
-    @property
-    def by_method(self) -> dict[str, MethodRow]:
-        """The rows by the method's name in the frame."""
-        return {row.method.method: row for row in self.methods}
-
-    @property
-    def best(self) -> MethodRow:
-        """The method with the best mean."""
-        sign = 1 if self.known else -1
-        return min(self.methods, key=lambda row: sign * row.score.mean)
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The score of each run by its directory."""
-        scores = {}
-        for row in self.methods:
-            values = dict(zip(row.method.seeds, row.score.values, strict=True))
-            for _, rows in self.all_runs:
-                if rows["method"][0] == row.method.method:
-                    scores[rows["directory"][0]] = values[rows["seed"][0]]
-        return scores
-
-    @property
-    def runs(self) -> list[dict[str, Any]]:
-        """The table of runs."""
-        scores = self.scores
-        return [
-            {
-                "label": run.label,
-                "episodes": len(rows),
-                "planned": run.planned_episodes,
-                "score": scores[rows["directory"][0]],
-                "minutes": rows["wall_s"].sum() / 60,
-            }
-            for run, rows in self.all_runs
-        ]
-
-    @property
-    def unfinished(self) -> list[str]:
-        """Runs with fewer episodes than planned."""
-        return _cut(
-            [
-                f"{run.label} ({len(rows)} of {run.planned_episodes})"
-                for run, rows in self.all_runs
-                if not run.is_finished
-            ]
-        )
-
-    @property
-    def optima(self) -> list[list[str]]:
-        """Up to a hundred rows of θ, J*(θ) and its error."""
-        table = self.summary.frame.unique("theta").sort("theta")
-        places = np.linspace(0, len(table) - 1, min(len(table), _MOST_OPTIMA))
-        columns = ("theta", "optimal_return", "optimal_error")
-        rows = table[np.round(places).astype(int)].select(columns).iter_rows()
-        return [
-            [f"{theta:.6g}", f"{j:.6g}", f"{error:.3g}"] for theta, j, error in rows
-        ]
-
-    @property
-    def thetas(self) -> int:
-        """Number of different θ."""
-        return self.summary.frame["theta"].n_unique()
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the methods in the table of settings."""
-        return [row.style.name for row in self.methods]
-
-    @cached_property
-    def settings(self) -> tuple[list[list[str]], list[list[str]]]:
-        """Settings with a value for each method, and those with one for all."""
-        tables: dict[str, list[dict[str, Any]]] = {name: [] for name in self.by_method}
-        for run, rows in self.all_runs:
-            kept = {
-                key: value
-                for key, value in run.config.items()
-                if key not in ("method", "seed", "versions", "changes")
-            }
-            tables[rows["method"][0]].append(flattened(kept))
-        keys = dict.fromkeys(
-            k for configs in tables.values() for c in configs for k in c
-        )
-        different, common = [], []
-        for key in keys:
-            cells = []
-            for configs in tables.values():
-                values = {str(config.get(key, "")) for config in configs}
-                cells.append(
-                    "differs by seed" if len(values) > 1 else values.pop() or UNKNOWN
-                )
-            if len(set(cells)) > 1:
-                different.append([key, *cells])
-            else:
-                common.append([key, cells[0]])
-        return different, common
-
-    @property
-    def different(self) -> list[list[str]]:
-        """Settings in which methods differ."""
-        return self.settings[0]
-
-    @property
-    def common(self) -> list[list[str]]:
-        """Settings that all runs share."""
-        return self.settings[1]
+    def stacked(self) -> list[Panel]:
+        """The panels of the first figure."""
+        return [self.panels[key] for key in STACKED if key in self.panels]
 
     @property
     def figures(self) -> list[Card]:
         """The interactive figures, the result first."""
-        stacked = [self.panels[key] for key in STACKED if key in self.panels]
-        captions = [f"{panel.title}: {panel.caption}" for panel in stacked]
-        title = "Regret and returns over episodes" if self.known else "Returns"
-        cards = [Card(f"{self.index}-curves", title, " ".join(captions))]
-        score = "Final regret" if self.known else "Mean return"
-        mean = "a dot is a seed, a diamond their mean with its 95 % t interval."
-        side = "Left" if self.known else "Right"
-        if any(row.seeds > 1 for row in self.methods):
-            cards.append(Card(f"{self.index}-finals", score, f"{score}: {mean}"))
-        if any(row.difference for row in self.methods):
+        captions = [f"{panel.title}: {panel.caption}" for panel in self.stacked]
+        known = self.summary.is_known
+        title = "Regret and returns over episodes" if known else "Returns"
+        cards = [Card("curves", title, " ".join(captions))]
+        score, side = ("Final regret", "Left") if known else ("Mean return", "Right")
+        dots = "a dot is a seed, a diamond their mean with its 95 % t interval."
+        if any(len(row.method.seeds) > 1 for row in self.methods.values()):
+            cards.append(Card("finals", score, f"{score}: {dots}"))
+        if any(row.difference for row in self.methods.values()):
             caption = (
-                f"{score} minus the baseline’s on the same seed: {mean} {side} of the "
-                "line is better than the baseline."
+                f"{score} minus the baseline’s on the same seed: {dots} {side} of "
             )
-            cards.append(
-                Card(f"{self.index}-differences", "Paired differences", caption)
-            )
+            caption += "of the line is better than the baseline."
+            cards.append(Card("differences", "Paired differences", caption))
         for key, panel in self.panels.items():
             if key not in STACKED:
                 missing = panel.missing if panel.is_empty else ""
-                cards.append(
-                    Card(
-                        f"{self.index}-{key}",
-                        panel.title,
-                        panel.caption,
-                        False,
-                        missing,
-                    )
-                )
-        return cards
+                cards.append(Card(key, panel.title, panel.caption, False, missing))
+        return [replace(card, key=f"{self.index}-{card.key}") for card in cards]
 
     def drawn(self, every: int) -> dict[str, Any]:
         """Return the interactive figures by their keys."""
         frame, styles = self.summary.frame, self.styles
-        stacked = [self.panels[key] for key in STACKED if key in self.panels]
-        figures = {"curves": panel_figure(stacked, frame, styles, every)}
+        figures = {"curves": panel_figure(self.stacked, frame, styles, every)}
         figures |= seed_figures(self.summary, styles)
         for key, panel in self.panels.items():
             if key not in STACKED and not panel.is_empty:
@@ -467,8 +323,8 @@ class ProblemPage:
 
 def _page(index: int, summary: ProblemSummary, results: Results) -> ProblemPage:
     styles = method_styles(method.method for method in summary.methods)
-    rows = [
-        MethodRow(
+    methods = {
+        method.method: MethodRow(
             method,
             styles[method.method],
             score_of(summary, method),
@@ -476,20 +332,30 @@ def _page(index: int, summary: ProblemSummary, results: Results) -> ProblemPage:
             *_late(summary, method),
         )
         for method in summary.methods
-    ]
+    }
+    sign = 1 if summary.is_known else -1
     runs = {str(run.directory.resolve()): run for run in results.runs}
-    order = [method.method for method in summary.methods]
     parts = summary.frame.partition_by("directory", maintain_order=True)
+    order = [*methods]
     parts.sort(key=lambda part: (order.index(part["method"][0]), part["seed"][0]))
+    all_runs = [(runs[part["directory"][0]], part) for part in parts]
+    different, common = _settings(all_runs)
     return ProblemPage(
         index=index,
         summary=summary,
         name=problem_name(summary.problem),
         oracle=results.oracles[summary.problem],
+        baseline=method_name(summary.baseline),
+        last=min(LAST_EPISODES, summary.episodes),
         styles=styles,
         panels=panels_of(summary.frame),
-        methods=rows,
-        all_runs=[(runs[part["directory"][0]], part) for part in parts],
+        methods=methods,
+        best=min(methods.values(), key=lambda row: sign * row.score.mean),
+        all_runs=all_runs,
+        runs=[_run_row(run, rows, methods) for run, rows in all_runs],
+        different=different,
+        common=common,
+        optima=_optima(summary) if summary.is_known else [],
         pictures=[],
     )
 
@@ -504,6 +370,53 @@ def _late(summary: ProblemSummary, method: MethodSummary) -> tuple[str, str]:
         return UNKNOWN, ""
     differs = outside is not None and outside.mean != late.mean
     return show(late.mean), show(outside.mean) if outside and differs else ""
+
+
+def _run_row(
+    run: Run, rows: pl.DataFrame, methods: Mapping[str, MethodRow]
+) -> dict[str, Any]:
+    row = methods[rows["method"][0]]
+    return {
+        "label": run.label,
+        "episodes": len(rows),
+        "planned": run.planned_episodes,
+        "score": row.score.values[row.method.seeds.index(rows["seed"][0])],
+        "minutes": rows["wall_s"].sum() / 60,
+        "unfinished": ""
+        if run.is_finished
+        else f"{run.label} ({len(rows)} of {run.planned_episodes})",
+    }
+
+
+def _settings(
+    runs: Sequence[tuple[Run, pl.DataFrame]],
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return settings with a value for each method, and those with one for all."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for run, rows in runs:
+        skipped = ("method", "seed", "versions", "changes")
+        kept = {k: value for k, value in run.config.items() if k not in skipped}
+        tables.setdefault(rows["method"][0], []).append(flattened(kept))
+    different, common = [], []
+    for key in dict.fromkeys(k for group in tables.values() for c in group for k in c):
+        cells = []
+        for group in tables.values():
+            values = {str(config.get(key, "")) for config in group}
+            several = len(values) > 1
+            cells.append("differs by seed" if several else values.pop() or UNKNOWN)
+        if len(set(cells)) > 1:
+            different.append([key, *cells])
+        else:
+            common.append([key, cells[0]])
+    return different, common
+
+
+def _optima(summary: ProblemSummary) -> list[list[str]]:
+    table = summary.frame.unique("theta").sort("theta")
+    places = np.linspace(0, len(table) - 1, min(len(table), _MOST_OPTIMA))
+    columns = ("theta", "optimal_return", "optimal_error")
+    rows = table[np.round(places).astype(int)].select(columns).iter_rows()
+    return [[f"{theta:.6g}", f"{j:.6g}", f"{error:.3g}"] for theta, j, error in rows]
 
 
 def _cut(names: Sequence[str]) -> list[str]:
@@ -548,7 +461,7 @@ def _print_figures(
         rows = page.summary.frame
         draw: dict[str, Callable[[pl.DataFrame], Figure]] = (
             {"regret": plots.regret, "final_regret": plots.final_regret}
-            if page.known
+            if page.summary.is_known
             else {"returns": plots.returns}
         )
         for name, function in {**draw, "overview": plots.overview}.items():
@@ -564,7 +477,7 @@ def _print_figures(
 def _pictures(page: ProblemPage) -> dict[str, tuple[str, str, Figure]]:
     """Return the figures that only some problems have, for the page."""
     rows, figures = page.summary.frame, {}
-    if plots.sweeps_of(page.by_method):
+    if plots.sweeps_of(page.methods):
         for name, words in _SWEEP_CAPTIONS.items():
             figures[name] = (*words, getattr(plots, name)(rows))
     if read_drives(rows):
@@ -601,7 +514,7 @@ def _render(
     )
     every = math.ceil(numbers / _CURVE_NUMBERS) or 1
     styles = method_styles(
-        dict.fromkeys(row.method.method for page in pages for row in page.methods)
+        dict.fromkeys(method for page in pages for method in page.methods)
     )
     records, keep = _records(pages)
     figures = {key: one for page in pages for key, one in page.drawn(every).items()}
@@ -662,6 +575,7 @@ def _render(
         "number": lambda value: number(float(value)),
         "percent": lambda value: percent(float(value)),
         "counted": counted,
+        "cut": _cut,
     }
     return environment.get_template("report.html").render(context)
 
@@ -708,18 +622,18 @@ def _run_list(
     counts = {tuple(key): count for *key, count in kept.iter_rows()}
     entries, first = [], 0
     for page in pages:
-        scores, score = page.scores, "R" if page.known else "mean return"
-        for run, rows in page.all_runs:
+        score = "R" if page.summary.is_known else "mean return"
+        for (_, rows), row in zip(page.all_runs, page.runs, strict=True):
             name, method, seed = rows["run"][0], rows["method"][0], rows["seed"][0]
             label = re.sub(r"\s", " ", name)
             count = counts[page.summary.problem, label, method, seed]
             facts = (
-                f"{run.label}: {score} = {number(scores[rows['directory'][0]])} after "
-                f"{counted(page.episodes, 'episode')}, "
-                f"{number(rows['wall_s'].sum() / 60)} minutes"
+                f"{row['label']}: {score} = {number(row['score'])} after "
+                f"{counted(page.summary.episodes, 'episode')}, "
+                f"{number(row['minutes'])} minutes"
             )
-            if not run.is_finished:
-                facts += f", {len(rows)} of {run.planned_episodes} episodes"
+            if row["episodes"] < row["planned"]:
+                facts += f", {row['episodes']} of {row['planned']} episodes"
             style = page.styles[method]
             problem = f"{page.name}: " if len(pages) > 1 else ""
             entries.append(

@@ -1,0 +1,141 @@
+"""``driftrl report``: what it writes, what it prints, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+import driftrl
+from driftrl.analysis import report as report_module
+from driftrl.cli.main import main
+from factories import record, write_run, write_study
+
+ORACLE = "factories:made_up_optimum"
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write pages only: figures take seconds and have tests of their own."""
+    monkeypatch.setattr(report_module, "_print_figures", lambda *_: ([], []))
+    monkeypatch.setattr("driftrl.analysis.plots.save", lambda *_: [])
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in files}
+
+
+def test_a_report_lies_in_the_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = write_study(tmp_path / "study", ("sombrl", "sw-ombrl"), (0, 1), 5)
+    before = contents(study)
+    assert main(["report", str(study), "--oracle", ORACLE]) == 0
+    page = study / "report" / "report.html"
+    assert str(page) in capsys.readouterr().out
+    text = page.read_text()
+    assert f"driftrl report {study} --oracle {ORACLE}" in text
+    assert "lowest cumulative dynamic regret" in text
+    page.unlink()
+    assert contents(study) == before
+
+
+def test_returns_need_no_oracle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("An oracle was asked.")
+
+    monkeypatch.setattr("driftrl.analysis.load._package_table", refuse, raising=False)
+    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 3)
+    assert main(["report", str(study), "--returns"]) == 0
+    page = (study / "report" / "report.html").read_text()
+    assert "highest mean return" in page and "dynamic regret" not in page
+
+
+def test_several_studies_need_a_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(write_study(tmp_path / n, ("sombrl",), (0,), 3)) for n in "ab"]
+    assert main(["report", *names, "--returns"]) == 2
+    assert "--out" in capsys.readouterr().err
+    out = tmp_path / "out"
+    assert main(["report", *names, "--returns", "--out", str(out)]) == 0
+    assert "2 studies" in (out / "report.html").read_text()
+
+
+def test_bad_directories_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    study = str(write_study(tmp_path / "study", ("sombrl",), (0,), 3))
+    for words in (
+        [],
+        [str(tmp_path / "missing")],
+        [str(tmp_path / "empty")],
+        [str(tmp_path / "file")],
+        [study, "--returns", "--out", str(tmp_path / "file")],
+        [study, study, "--returns", "--out", str(tmp_path / "out")],
+    ):
+        assert main(["report", *words]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("driftrl: ") and "Traceback" not in err
+
+
+@pytest.mark.parametrize("line", ['{"episode": 6, "theta": 2.', "oops\n"])
+def test_what_cannot_be_read_is_said_and_never_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 5)
+    records = study / "pendulum-sombrl-s0" / "episodes.jsonl"
+    with records.open("a") as file:
+        file.write(line)
+    before = contents(study)
+    out = tmp_path / "out"
+    assert main(["report", str(study), "--returns", "--out", str(out)]) == 0
+    assert contents(study) == before
+    note = capsys.readouterr().err.removeprefix("driftrl: ").strip()
+    assert "pendulum-sombrl-s0" in note
+    warning = '<p class="warning">'
+    assert f"{warning}{note[:30]}" in (out / "report.html").read_text()
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 3)
+    for path in study.glob("*/episodes.jsonl"):
+        path.write_text("oops\n")
+    assert main(["report", str(study)]) == 2
+
+
+def test_forty_letters_with_hyphens_are_a_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # with all figures
+    variant = "a-variant-of-forty-letters-and-not-fewer"
+    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 4, (variant, "b"))
+    assert main(["report", str(study), "--oracle", ORACLE]) == 0
+    names = {path.name for path in (study / "report").iterdir()}
+    assert {"regret.png", "overview.pdf", "final_regret.png", "report.html"} <= names
+    assert variant in (study / "report" / "report.html").read_text()
+
+
+def test_many_problems_are_printed_when_asked(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = []
+    monkeypatch.setattr(
+        report_module, "_print_figures", lambda *_: asked.append(1) or ([], [])
+    )
+    monkeypatch.setattr(report_module, "MOST_PROBLEMS", 0)
+    run = str(write_run(tmp_path / "run", [record(1)]))
+    assert main(["report", run, "--returns"]) == 0
+    assert not asked and "--all-figures" in capsys.readouterr().out
+    assert main(["report", run, "--returns", "--all-figures"]) == 0
+    assert asked == [1]
+
+
+def test_the_function_is_public() -> None:
+    assert {"report", "plot", "load", "regret", "compare"} <= set(driftrl.__all__)
+    assert driftrl.report is report_module.report
