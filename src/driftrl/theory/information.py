@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 
 from driftrl.errors import InputError, at_least, positive, require
 
@@ -186,20 +185,6 @@ def growth_rate(
     return np.asarray(n**power * np.log(n) ** (1 - power))
 
 
-def matern_rate_of_srinivas(
-    kernel: str, points: ArrayLike, dimension: int
-) -> Float[np.ndarray, "..."]:
-    """Return n^{d(d+1)/(2ν+d(d+1))}·log n, the older and larger order for Matérn.
-
-    Srinivas et al. (2012), for ν > 1; with it the paper's bound is sublinear for
-    fewer kernels than with ``growth_rate``.
-    """
-    nu = _smoothness(kernel)
-    n = np.asarray(points, dtype=np.float64)
-    inner = dimension * (dimension + 1)
-    return np.asarray(n ** (inner / (2 * nu + inner)) * np.log(n))
-
-
 def _smoothness(kernel: str) -> float:
     if kernel not in _MATERN:
         raise InputError(
@@ -220,84 +205,3 @@ def scaled_rate(
     at_points, measured = anchor
     scale = measured / float(growth_rate(kernel, at_points, dimension))
     return scale * growth_rate(kernel, points, dimension)
-
-
-@dataclass(frozen=True)
-class GrowthFit:
-    """A straight line through (log rate(n), log γ_n)."""
-
-    exponent: float
-    """Its slope: 1 if γ_n grows just as the rate, less if more slowly."""
-    scale: float
-    """The factor c of γ_n ≈ c·rate(n)^exponent."""
-    residual: float
-    """Root mean square of what is left of log γ_n."""
-
-
-def fit_growth(
-    rate: Float[np.ndarray, " N"], gain: Float[np.ndarray, " N"]
-) -> GrowthFit:
-    """Fit γ_n ≈ c·rate(n)^b by least squares on logarithms.
-
-    The rates are upper bounds that hold for large n: a slope of at most 1 agrees with
-    them, and how far below 1 it lies says how loose they are at this size.
-    """
-    require(
-        len(rate) == len(gain) and len(rate) >= 3 and bool(np.all(rate > 0)),
-        "A growth rate is fitted to at least three points with a positive rate, "
-        f"received {len(rate)} rates and {len(gain)} gains.",
-    )
-    exponent, offset = np.polyfit(np.log(rate), np.log(gain), 1)
-    left = np.log(gain) - exponent * np.log(rate) - offset
-    scale, residual = math.exp(offset), math.sqrt(np.mean(left**2))
-    return GrowthFit(float(exponent), scale, residual)
-
-
-@dataclass(frozen=True)
-class LogPowerFit:
-    """A curve γ_n ≈ (a + b·log n)^q."""
-
-    power: float
-    """q."""
-    slope: float
-    """b."""
-    offset: float
-    """a."""
-    residual: float
-    """Root mean square of γ_n/fit − 1."""
-
-
-def fit_log_power(
-    points: Float[np.ndarray, " N"],
-    gain: Float[np.ndarray, " N"],
-    power: float | None = None,
-) -> LogPowerFit:
-    """Fit γ_n ≈ (a + b·log n)^q: a line through (log n, γ_n^{1/q}), for the best q.
-
-    The rate of the SE kernel has q = d + 1, that of the linear one q = 1 and, exactly,
-    b = d/2.  With its offset the fit sees the order already at sizes where a + b·log n
-    is far from b·log n.
-
-    Args:
-        points: n.
-        gain: γ_n.
-        power: A q to keep; none looks for the best one between ½ and 10.
-    """
-    require(
-        len(points) == len(gain) and len(points) >= 3 and bool(np.all(points >= 1)),
-        "A power of a logarithm is fitted to at least three points, received "
-        f"{len(points)} sizes and {len(gain)} gains.",
-    )
-
-    def fit(q: float) -> LogPowerFit:
-        slope, offset = np.polyfit(np.log(points), gain ** (1 / q), 1)
-        drawn = np.maximum(offset + slope * np.log(points), 0.0) ** q
-        residual = math.sqrt(np.mean((drawn / gain - 1.0) ** 2))
-        return LogPowerFit(q, float(slope), float(offset), residual)
-
-    if power is not None:
-        return fit(power)
-    found = minimize_scalar(
-        lambda q: fit(float(q)).residual, bounds=(0.5, 10.0), method="bounded"
-    )
-    return fit(float(found.x))
