@@ -24,11 +24,6 @@ def test_soft_value_is_the_smaller_critic_plus_entropy() -> None:
     np.testing.assert_allclose(soft_value(Q, LOG_PROB, ALPHA), [1.5, 2.75, -3.5])
 
 
-def test_soft_value_with_a_bonus() -> None:
-    found = soft_value(Q, LOG_PROB, ALPHA, BONUS)
-    np.testing.assert_allclose(found, [1.75, 3.75, -4.5])
-
-
 def test_critic_target_ends_with_termination_only() -> None:
     reward, value = jnp.array([1.0, 1.0, -2.0]), jnp.array([10.0, 10.0, 4.0])
     found = critic_target(reward, jnp.array([0.0, 1.0, 0.25]), value, 0.9)
@@ -71,14 +66,3 @@ def test_temperature_loss_is_linear_in_log_alpha() -> None:
     for log_alpha in (-3.0, 0.0, 4.0):
         slope = jax.grad(temperature_loss)(jnp.array(log_alpha), entropy, -2.0)
         assert float(slope) == 2.75
-
-
-@pytest.mark.parametrize("entropy", [-5.0, 1.0])
-def test_temperature_falls_while_there_is_too_much_entropy(entropy: float) -> None:
-    slope = jax.grad(temperature_loss)(jnp.array(0.3), jnp.array(entropy), -1.0)
-    assert (float(slope) > 0) == (entropy > -1.0)
-
-
-def test_missing_bonus_costs_nothing() -> None:
-    count = lambda *arguments: len(jax.make_jaxpr(actor_loss)(*arguments).eqns)
-    assert count(Q, LOG_PROB, ALPHA, BONUS) == count(Q, LOG_PROB, ALPHA) + 1

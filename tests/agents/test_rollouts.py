@@ -110,12 +110,6 @@ def test_mean_dynamics_equal_the_loop(bonus: str) -> None:
     assert bool(found.active.all())
 
 
-def test_layers_join() -> None:
-    found = imagined(noisy)
-    np.testing.assert_array_equal(found.obs[0], START)
-    np.testing.assert_array_equal(found.obs[1:], found.next_obs[:-1])
-
-
 def test_a_member_is_drawn_for_every_step_of_every_rollout() -> None:
     config = ImaginationConfig(horizon=8, dynamics="member")
     found = jax.tree.map(np.asarray, imagined(noisy, config=config))
@@ -140,12 +134,6 @@ def test_the_bonus_knows_nothing_of_the_drawn_member() -> None:
     )
     np.testing.assert_allclose(mean.bonus, member.bonus, rtol=1e-6)
     assert np.abs(np.asarray(mean.next_obs - member.next_obs)).max() > 0.01
-
-
-def test_every_step_of_every_rollout_has_its_own_chance() -> None:
-    found = imagined(noisy)
-    noise = found.actions - jnp.sin(found.obs[..., :1] - 2.0 * found.obs[..., 1:])
-    assert len(np.unique(np.asarray(noise).round(4))) == 16
 
 
 def test_same_key_same_rollouts() -> None:

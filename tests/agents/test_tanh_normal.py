@@ -53,16 +53,6 @@ def test_density_is_the_slope_of_the_probability(
     )
 
 
-def test_mean_of_minus_log_prob_is_the_entropy() -> None:
-    found = one(0.4, -0.3)
-    information = lambda a: -density(found, a) * np.log(max(density(found, a), 1e-300))
-    entropy, _ = quad(information, -1, 1)
-    noise = jax.random.normal(jax.random.key(1), (40_000, 1))
-    _, log_prob = jax.vmap(found.sample)(noise)
-    spread = float(log_prob.std()) / 200.0
-    assert -float(log_prob.mean()) == pytest.approx(entropy, abs=4 * spread)
-
-
 def test_gradient_goes_through_the_sample() -> None:
     noise = jnp.array([0.7])
 

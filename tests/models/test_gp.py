@@ -81,18 +81,6 @@ def test_without_data_it_is_the_prior(config: GPConfig) -> None:
     np.testing.assert_array_equal(found.scale, np.ones(3))
 
 
-def test_after_forgetting_everything_scales_stay(swings: Swings) -> None:
-    config = GPConfig()
-    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
-    empty = gp.fit(state, swings(80, 80), config)
-    assert (len(empty.x), empty.offset, empty.age) == (0, 80, 0)
-    assert (empty.hyper, empty.outputs) == (state.hyper, state.outputs)
-    found = ask(gp.posterior(empty, config), [0.0, 0.0, 0.0], 0.0)
-    np.testing.assert_allclose(found.mean, state.outputs.mean, rtol=1e-14)
-    expected = state.outputs.std * state.hyper.output_scale
-    np.testing.assert_allclose(found.epistemic_std, expected, rtol=1e-14)
-
-
 @pytest.mark.parametrize("config", STATIONARY, ids=lambda c: c.kernel)
 @pytest.mark.parametrize("compression", [0.0, 1e-4])
 def test_far_from_data_it_is_the_prior(
@@ -208,17 +196,6 @@ def test_padding_changes_nothing(
         np.testing.assert_allclose(std, found[0][1], atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("points", "size"),
-    [(0, 64), (64, 64), (65, 100), (100, 100), (101, 200), (299, 300)],
-)
-def test_sizes_of_the_buckets(
-    points: int, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gp, "SIZES", (64, 100))
-    assert gp._padded_size(points) == size
-
-
 def test_growing_within_a_bucket_compiles_once(
     swings: Swings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,13 +210,6 @@ def test_growing_within_a_bucket_compiles_once(
     for blank in gp.blank_posteriors(3, 1, 128, config):
         predict(blank, jnp.zeros(3), jnp.zeros(1))
     assert predict._cache_size() == 2  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@pytest.mark.parametrize("points", [0, 1, 64, 65, 500])
-def test_blank_posteriors_have_every_size(points: int) -> None:
-    blanks = gp.blank_posteriors(3, 1, points, GPConfig())
-    expected = [size for size in gp.SIZES if size <= gp._padded_size(points)]
-    assert [len(blank.support) for blank in blanks] == expected
 
 
 def test_many_predictions_are_single_ones(swings: Swings) -> None:
@@ -309,22 +279,6 @@ def test_compression_stays_within_a_thousandth(swings: Swings) -> None:
     np.testing.assert_allclose(found_std, std, atol=1e-3)
     # Certainty is not bought with points left out.
     assert np.all(found_std >= 0.995 * std)
-
-
-def test_less_compression_is_closer_to_exact(swings: Swings) -> None:
-    config = GPConfig()
-    state, queries = fitted(swings(0, 200), config), swings(0, 200, seed=1)
-    mean, std = normalised(gp.posterior(state, config), queries)
-    errors, supports = [], []
-    for share in (1e0, 1e-2, 1e-4, 1e-6, 1e-8):
-        compressed = gp.posterior(state, replace(config, compression=share))
-        found_mean, found_std = normalised(compressed, queries)
-        errors.append(max(abs(found_mean - mean).max(), abs(found_std - std).max()))
-        supports.append(np.any(np.asarray(compressed.weights), axis=1).sum())
-    assert np.all(np.diff(errors) < 0)
-    assert np.all(np.diff(supports) > 0)
-    assert errors[-1] < 1e-6
-    assert supports[0] < 100
 
 
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 30), noise=st.floats(1e-3, 1.0))

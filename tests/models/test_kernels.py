@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import kernels as sklearn_kernels
-from tinygp import kernels as tinygp_kernels
-from tinygp.kernels.distance import L2Distance
 
 from driftrl.errors import InputError
 from driftrl.models.kernels import (
@@ -32,13 +30,6 @@ from driftrl.models.kernels import (
     variance_at,
 )
 
-# Made in the test: their scales take the precision of the moment.
-TINYGP = {
-    "se": lambda: tinygp_kernels.ExpSquared(),
-    "matern32": lambda: tinygp_kernels.Matern32(distance=L2Distance()),
-    "matern52": lambda: tinygp_kernels.Matern52(distance=L2Distance()),
-    "linear": lambda: tinygp_kernels.DotProduct(),
-}
 SKLEARN = {
     "se": sklearn_kernels.RBF(1.0),
     "matern32": sklearn_kernels.Matern(1.0, nu=1.5),
@@ -66,27 +57,12 @@ def test_value_at_distance_five(name: str, value: float) -> None:
     assert found.item() == pytest.approx(value, rel=1e-13)
 
 
-def test_linear_value_by_hand() -> None:
-    x, z = np.array([[1.0, 2.0]]), np.array([[3.0, -4.0], [0.5, 1.0]])
-    found = gram(KERNELS["linear"], x, z, np)
-    np.testing.assert_array_equal(found, [[-5.0, 2.5]])
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_equals_scikit_learn(name: str) -> None:
     x, z = points(30, 1), points(20, 2)
     np.testing.assert_allclose(
         gram(KERNELS[name], x, z, np), SKLEARN[name](x, z), rtol=1e-12, atol=1e-14
     )
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", KERNELS)
-def test_equals_tinygp(name: str) -> None:
-    x, z = points(10, 3), points(8, 4)
-    other = TINYGP[name]()(jnp.asarray(x), jnp.asarray(z))
-    found = gram(KERNELS[name], x, z, np)
-    np.testing.assert_allclose(found, other, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.usefixtures("x64")
@@ -114,14 +90,6 @@ def test_slope_is_the_derivative(name: str, at: float) -> None:
     ends = kernel.profile(np.array([at - step, at + step]), np)
     slope = kernel.slope(np.array([at]), np).item()
     assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("se", -0.5), ("matern32", -1.5), ("matern52", -5 / 6), ("linear", 1.0)],
-)
-def test_slope_at_zero_is_finite(name: str, value: float) -> None:
-    assert KERNELS[name].slope(np.zeros(1), np).item() == pytest.approx(value)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -22,7 +22,7 @@ Objective = Callable[[Actions], Float[Array, ""]]
 
 
 class Plan(NamedTuple):
-    """What one decision hands to the next, and what it decided."""
+    """The result of planning, and the start of the next search."""
 
     mean: Float[Array, "H A"]
     """Centre of the search: the best sequence found."""
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def initial_plan(config: ICEMConfig, action_size: int) -> Plan:
-    """Return the plan of someone who has not planned yet: all zeros."""
+    """Return the plan to start from: all zeros."""
     mean = jnp.zeros((config.horizon, action_size))
     elites = jnp.zeros((config.elites, config.horizon, action_size))
     return Plan(mean, elites, jnp.zeros(()))
@@ -95,10 +95,10 @@ def plan(
         mean, std, elites = search
         noise = coloured_noise(shape, config.noise_exponent, key=key)
         drawn = jnp.clip(mean[None] + std[None] * noise, -1.0, 1.0)
-        # The mean is a candidate of its own: the centre of good plans is often better.
+        # The mean is a candidate too: the centre of good plans is often better.
         candidates = jnp.concatenate([drawn, elites[:carried], mean[None]])
         scores = score(candidates)
-        # Sorting puts NaN first; a plan whose value is unknown must come last.
+        # top_k would put NaN first; such a plan must come last.
         scores = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
         values, best = jax.lax.top_k(scores, config.elites)
         elites = candidates[best]

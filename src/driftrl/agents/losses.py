@@ -4,10 +4,9 @@ Symbols: transitions (s, a, r, s', d) with d = 1 where the task *terminated* in 
 policy π, twin critics Q₁, Q₂ and their slow copies Q̄₁, Q̄₂; the discount γ, the
 temperature α; and fresh actions a' ~ π(·|s') and ã ~ π(·|s).
 
-r is whatever reward the transition carries, an exploration bonus included.  A bonus
-λ·I(s, a) can instead be placed inside the losses, beside the entropy; it is left out,
-at no cost, where it is None.  A truncated transition is one like any other: only
-termination ends the future.
+The reward r may include an exploration bonus.  Alternatively a bonus λ·b(s, a) is added
+to the entropy in the losses, unless it is None.  Only termination ends the future; a
+truncated transition is like any other.
 """
 
 import jax.numpy as jnp
@@ -21,9 +20,9 @@ Scalar = Float[Array, ""]
 def soft_value(
     q: Twins, log_prob: Values, temperature: Scalar, bonus: Values | None = None
 ) -> Values:
-    """Return what an action is worth, its randomness included.
+    """Return the value of an action plus its entropy bonus.
 
-    V(s, a) = min_i Q_i(s, a) − α·log π(a|s) [+ λ·I(s, a)]
+    V(s, a) = min_i Q_i(s, a) − α·log π(a|s) [+ λ·b(s, a)]
     """
     value = jnp.min(q, axis=0) - temperature * log_prob
     return value if bonus is None else value + bonus
@@ -47,7 +46,7 @@ def critic_loss(q: Twins, target: Values) -> Scalar:
 def actor_loss(
     q: Twins, log_prob: Values, temperature: Scalar, bonus: Values | None = None
 ) -> Scalar:
-    """Return mean_B α·log π(ã|s) − min_i Q_i(s, ã) [− λ·I(s, ã)]."""
+    """Return mean_B α·log π(ã|s) − min_i Q_i(s, ã) [− λ·b(s, ã)]."""
     return -jnp.mean(soft_value(q, log_prob, temperature, bonus))
 
 
