@@ -48,7 +48,6 @@ from driftrl.analysis.load import (
     study_names,
 )
 from driftrl.analysis.panels import Panel, panels_of, score_difference, score_of
-from driftrl.analysis.parking import CAPTION, parking, read_drives
 from driftrl.analysis.regret import (
     LAST_EPISODES,
     MethodSummary,
@@ -79,9 +78,6 @@ _MOST_OPTIMA = 100  # rows of the oracle's table
 _MOST_NAMED = 6  # names in one sentence
 _DIGITS = 5  # of the numbers of a study that is too large to be kept exactly
 _TEXT = ("study", "problem", "task", "method", "run")
-
-Pictures = Mapping[str, tuple[str, str, Figure]]
-"""Further figures of a problem: by the name of the file, title, caption and figure."""
 
 
 def report(
@@ -133,7 +129,6 @@ def write_report(
     directories: Sequence[Path],
     target: Path,
     *,
-    pictures: Callable[[ProblemSummary, Sequence[Run]], Pictures] | None = None,
     all_figures: bool = False,
     command: str = "",
 ) -> list[Path]:
@@ -143,7 +138,6 @@ def write_report(
         results: From ``read_results``.
         directories: Which directories they were read from.
         target: Directory to write to.
-        pictures: Returns further figures of a problem.
         all_figures: Print figures of each problem even if there are more than eight.
         command: What the page says it was made by.
 
@@ -157,7 +151,7 @@ def write_report(
     pages = [_page(index, one, results) for index, one in enumerate(summaries, 1)]
     written, shown = [], []
     if all_figures or len(pages) <= MOST_PROBLEMS:
-        written, shown = _print_figures(results.frame, pages, target, pictures)
+        written, shown = _print_figures(results.frame, pages, target)
     if aggregates is not None:
         figure = plots.aggregate_figure(aggregates)
         written += plots.save(figure, target / "aggregate")
@@ -443,7 +437,6 @@ def _print_figures(
     frame: pl.DataFrame,
     pages: Sequence[ProblemPage],
     target: Path,
-    pictures: Callable[[ProblemSummary, Sequence[Run]], Pictures] | None,
 ) -> tuple[list[Path], list[Image]]:
     """Write the figures of all problems and of each; return those of all problems."""
     written: list[Path] = []
@@ -466,23 +459,12 @@ def _print_figures(
         )
         for name, function in {**draw, "overview": plots.overview}.items():
             written += plots.save(function(rows), target / f"{name}{ending}")
-        runs = [run for run, _ in page.all_runs]
-        extra = dict(pictures(page.summary, runs)) if pictures else {}
-        for name, (title, caption, figure) in (_pictures(page) | extra).items():
-            written += plots.save(figure, target / f"{name}{ending}")
-            page.pictures.append(Image(title, caption, written[-2].read_bytes()))
+        if plots.sweeps_of(page.methods):
+            for name, words in _SWEEP_CAPTIONS.items():
+                figure = getattr(plots, name)(rows)
+                written += plots.save(figure, target / f"{name}{ending}")
+                page.pictures.append(Image(*words, written[-2].read_bytes()))
     return written, shown
-
-
-def _pictures(page: ProblemPage) -> dict[str, tuple[str, str, Figure]]:
-    """Return the figures that only some problems have, for the page."""
-    rows, figures = page.summary.frame, {}
-    if plots.sweeps_of(page.methods):
-        for name, words in _SWEEP_CAPTIONS.items():
-            figures[name] = (*words, getattr(plots, name)(rows))
-    if read_drives(rows):
-        figures["parking"] = ("How the car parks", CAPTION, parking(rows))
-    return figures
 
 
 def file_endings(labels: Sequence[str]) -> list[str]:

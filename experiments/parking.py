@@ -1,9 +1,13 @@
 """The car that parks: throttle and returns over episodes, and how it drove.
 
+    driftrl study rccar_parking
+    python experiments/parking.py runs/rccar_parking
+
 The car observes x, y, sin ψ and cos ψ first: metres from the goal, which is the origin,
 and the heading, which is 0 there.
 """
 
+import argparse
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +20,13 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+import driftrl
 from driftrl.analysis.panels import method_runs, panels_of, theta_changes
 from driftrl.analysis.plots import (
     draw_episodes,
     draw_legend,
     draw_panel,
+    save,
     seed_counts,
 )
 from driftrl.analysis.style import (
@@ -35,12 +41,6 @@ from driftrl.analysis.style import (
 from driftrl.errors import CorruptFile, require
 
 TASK = "rccar"
-CAPTION = (
-    "Left: the throttle θ and the return of each policy. Right: the car from above, in "
-    "the last episode before θ begins to change and in the last of all. Cars stand "
-    "along the drive with the median return, paler at its beginning; thin lines are "
-    "the other seeds, with a dot where each ended. The dashed outline is the goal."
-)
 # In metres.
 _CAR = np.array([(-0.22, -0.1), (0.11, -0.1), (0.22, 0.0), (0.11, 0.1), (-0.22, 0.1)])
 _APART = 0.6  # what a car moves from one that is drawn to the next
@@ -106,7 +106,12 @@ def median_drive(drives: Sequence[Drive]) -> Drive:
 
 
 def parking(frame: pl.DataFrame) -> Figure:
-    """Draw θ_n and returns at the left, and the drives of each method beside them."""
+    """Draw θ_n and returns at the left, and the drives of each method beside them.
+
+    Above is the last episode before θ begins to change, below the last of all.  Cars
+    stand along the drive with the median return, paler at its beginning; thin lines
+    are the other seeds, with a dot where each ended.  The dashed outline is the goal.
+    """
     drives = read_drives(frame)
     require(bool(drives), "Drives need runs of rccar with their episodes in memory/.")
     methods = list(dict.fromkeys(method for method, _ in drives))
@@ -225,3 +230,17 @@ def _draw_drives(axes: Axes, drives: Sequence[Drive], style: MethodStyle) -> Non
     axes.grid(visible=False)
     for side in axes.spines.values():
         side.set(visible=True, color=MUTED, lw=0.5)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw parking.png and parking.pdf."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("parking"))
+    options = parser.parse_args(arguments)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    save(parking(driftrl.load(options.study, oracle="none")), options.out)
+
+
+if __name__ == "__main__":
+    main()
