@@ -38,3 +38,12 @@ def test_readme_code(tmp_path: Path) -> None:
     assert blocks
     for block in blocks:
         run(["-c", block], tmp_path)
+
+
+def test_tutorial_code(tmp_path: Path) -> None:
+    text = (TOP / "docs" / "first_forgetting_rule.md").read_text()
+    rule, use = re.findall(r"```python\n(.*?)```", text, re.S)
+    (tmp_path / "my_rules.py").write_text(rule)
+    run(["-c", use], tmp_path)
+    config = (tmp_path / "runs" / "last_good" / "config.toml").read_text()
+    assert 'kind = "my_rules:LastGood"' in config and "threshold = 0.5" in config
