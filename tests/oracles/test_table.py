@@ -311,7 +311,9 @@ def test_trained_oracle_is_at_least_what_runs_achieved(
     )
     other = run([1.0], returns=-4.0)
     elsewhere = run([1.0], returns=99.0, extra_drifts=[{"parameter": "mass"}])
-    found = optimal_returns_of_runs([run([1.0, 2.0])], others=[other, elsewhere])
+    unreadable = run([1.0], returns=99.0, environment={"wings": 2})
+    others = [other, elsewhere, unreadable]
+    found = optimal_returns_of_runs([run([1.0, 2.0])], others=others)
     assert values(found) == [-4.0, 0.0]
     with pytest.raises(InputError):
         StoredOracle("pendulum", OTHER, by="dp")

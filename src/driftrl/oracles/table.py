@@ -27,7 +27,7 @@ from driftrl.config.run import EnvironmentConfig
 from driftrl.config.toml import from_dict
 from driftrl.envs.custom import is_custom
 from driftrl.envs.tasks import task_named
-from driftrl.errors import DriftrlError, InputError, require
+from driftrl.errors import InputError, require
 from driftrl.io import cache_directory, write_atomically
 from driftrl.oracles.settings import SACOracleSettings, settings_for
 from driftrl.plugins import load_object
@@ -210,28 +210,49 @@ def optimal_returns_of_runs(
         progress: Called while values are computed.
     """
     thetas, _ = _achieved(runs)
-    reason = _reason_for_no_oracle(runs, thetas, custom=oracle is None)
-    if reason:
+    if not np.isfinite(thetas).all():
+        return OracleTable((), "θ was not recorded, so there is no J*(θ).")
+    if any(run.config.get("extra_drifts") for run in runs):
+        reason = "There is no oracle where more than one parameter drifts."
         return OracleTable((), reason)
     if oracle is not None:
         return given_optimal_returns(oracle, thetas.tolist())
     systems = {_system_of(run) for run in runs}
-    require(
-        len(systems) == 1,
-        "An oracle is for runs of one task in one environment; received "
-        f"{len(systems)} different ones.",
-    )
-    ((task, environment),) = systems
+    require(len(systems) == 1, f"One oracle cannot serve {len(systems)} environments.")
+    (system,) = systems
+    if isinstance(system, str):
+        return OracleTable((), system)
     same_system = [
-        run for run in others if _single_drift(run) and _system_of(run) in systems
+        run
+        for run in others
+        if _system_of(run) == system and not run.config.get("extra_drifts")
     ]
-    return optimal_returns(
-        task,
-        environment,
-        thetas,
-        achieved=_achieved([*runs, *same_system]),
-        progress=progress,
-    )
+    achieved = _achieved([*runs, *same_system])
+    return optimal_returns(*system, thetas, achieved=achieved, progress=progress)
+
+
+def _system_of(run: Run) -> tuple[str, EnvironmentConfig] | str:
+    """Return task and environment of a run, or why there is no oracle for them."""
+    if is_custom(run.task):
+        return (
+            "A custom environment has no built-in oracle; name one: a function of θ, "
+            "'module:function' or a CSV file with the columns theta and value."
+        )
+    try:
+        environment = run.config.get("environment", {})
+        return run.task, from_dict(EnvironmentConfig, environment)
+    except InputError as error:
+        return f"J* is not known for this environment: {error}"
+
+
+def _achieved(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+    """Return θ and J(π) of every episode of runs."""
+    records = [record for run in runs for record in run.records]
+    returns = [
+        one.return_executed if one.return_eval is None else one.return_eval
+        for one in records
+    ]
+    return np.array([one.theta for one in records]), np.array(returns)
 
 
 def known_optimal_return(
@@ -499,37 +520,23 @@ def _at(optima: Sequence[Optimum], theta: float, gap: float) -> Optimum | None:
 def given_optimal_returns(oracle: Oracle, thetas: Iterable[float]) -> OracleTable:
     """Return J*(θ) for each θ from a user's function or CSV file."""
     thetas = sorted({float(theta) for theta in thetas})
-    if isinstance(oracle, Path) or (
-        isinstance(oracle, str) and oracle.endswith(".csv")
-    ):
-        values = _interpolate_csv(Path(oracle), thetas)
+    is_file = isinstance(oracle, str) and (":" not in oracle or Path(oracle).is_file())
+    if is_file or isinstance(oracle, Path):
         name = str(oracle)
+        values = _interpolate_csv(Path(name), thetas)
     else:
         function = load_object(oracle) if isinstance(oracle, str) else oracle
         require(callable(function), f"The oracle {oracle!r} is not a function of θ.")
         name = getattr(function, "__name__", repr(function))
-        values = [_call(function, theta, name) for theta in thetas]
+        try:
+            values = [float(function(theta)) for theta in thetas]
+        except Exception as error:  # a user's function may fail in any way
+            raise InputError(f"The oracle {name} failed: {error!r}.") from error
     entries = [
         Optimum(theta, value, 0.0, method=name)
         for theta, value in zip(thetas, values, strict=True)
     ]
     return OracleTable(tuple(entries), f"J*(θ) is given by {name}.")
-
-
-def _call(function: Callable[[float], float], theta: float, name: str) -> float:
-    try:
-        value = float(function(theta))
-    except DriftrlError:
-        raise
-    except Exception as error:  # a user's function may fail in any way
-        raise InputError(
-            f"The oracle {name} failed at θ = {theta:g}: {error}."
-        ) from error
-    require(
-        math.isfinite(value),
-        f"The oracle {name} returned {value} at θ = {theta:g}; J* must be finite.",
-    )
-    return value
 
 
 def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
@@ -558,42 +565,3 @@ def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
         f"{', '.join(f'{theta:g}' for theta in outside[:5])}. Add rows.",
     )
     return np.interp(thetas, known, values).tolist()
-
-
-def _achieved(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """Return θ and J(π) of every episode of runs."""
-    records = [record for run in runs for record in run.records]
-    returns = [
-        one.return_executed if one.return_eval is None else one.return_eval
-        for one in records
-    ]
-    return np.array([one.theta for one in records]), np.array(returns)
-
-
-def _reason_for_no_oracle(
-    runs: Sequence[Run], thetas: np.ndarray, *, custom: bool
-) -> str:
-    if not np.isfinite(thetas).all():
-        return "θ was not recorded, so there is no J*(θ)."
-    if custom and any(is_custom(run.task) for run in runs):
-        return (
-            "A custom environment has no built-in oracle; name one: a function of θ, "
-            "'module:function' or a CSV file with the columns theta and value."
-        )
-    if not all(_single_drift(run) for run in runs):
-        return "There is no oracle where more than one parameter drifts."
-    for run in runs if custom else ():
-        try:
-            _system_of(run)
-        except InputError as error:
-            name = run.directory.resolve().name
-            return f"J* is not known for the environment of {name}: {error}"
-    return ""
-
-
-def _single_drift(run: Run) -> bool:
-    return not run.config.get("extra_drifts")
-
-
-def _system_of(run: Run) -> tuple[str, EnvironmentConfig]:
-    return run.task, from_dict(EnvironmentConfig, run.config.get("environment", {}))
