@@ -120,6 +120,12 @@ def test_runs_with_different_courses_of_theta_by_hand(study: Study) -> None:
     assert window.difference_before_onset.estimate.values.tolist() == [0.0, -20.0]
 
 
+def test_the_onset_is_the_first_change_in_any_run(study: Study) -> None:
+    study.add("sombrl", 0, [-160.0] * 5, [2.0, 2.0, 2.0, 1.0, 1.0])
+    study.add("sombrl", 1, [-160.0] * 5, [2.0, 2.0, 1.0, 1.0, 2.0])
+    assert study.summary().onset == 3
+
+
 def test_a_comparison_agrees_with_scipy(five_seeds: Study) -> None:
     summary = five_seeds.summary()
     finals = [method.final.values for method in summary.methods]
