@@ -18,7 +18,6 @@ from driftrl.records import (
     COLUMNS,
     RecordWriter,
     encode_record,
-    group_by_method,
     load_runs,
     read_records,
     readable_records,
@@ -244,11 +243,9 @@ def test_a_run_knows_what_it_is(tmp_path: Path) -> None:
     assert replace(run, records=(record(1),) * 3).is_finished
 
 
-def test_a_variant_is_part_of_the_method_unless_it_names_the_problem() -> None:
+def test_a_variant_is_part_of_the_method() -> None:
     run = run_of(variant="a=1", seed=2)
     assert (run.method, run.label) == ("sombrl a=1", "pendulum-sombrl-a=1-s2")
-    named = replace(run, variant_is_problem=True)
-    assert (named.method, named.label) == ("sombrl", "pendulum-sombrl-a=1-s2")
 
 
 def test_a_study_is_every_run_in_it_sorted_by_method_and_seed(tmp_path: Path) -> None:
@@ -263,10 +260,6 @@ def test_a_study_is_every_run_in_it_sorted_by_method_and_seed(tmp_path: Path) ->
         ("sw", 10),
     ]
     assert runs[0].records == ()
-    groups = {name: len(group) for name, group in group_by_method(runs).items()}
-    assert groups == {"keep": 1, "sw": 2}
-    with pytest.raises(InputError, match="seed 2"):
-        group_by_method([*runs, runs[1]])
 
 
 def test_directories_without_runs_are_refused(tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ import sys
 import time
 import tomllib
 import zlib
-from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self, get_type_hints
 
 from driftrl.config.toml import upgraded
-from driftrl.errors import CorruptFile, InputError, require
+from driftrl.errors import CorruptFile, require
 from driftrl.io import flush_directory, write_atomically
 from driftrl.types import EpisodeRecord
 
@@ -254,9 +253,6 @@ class Run:
     config: dict[str, Any]
     """Contents of ``config.toml``, nested as there."""
     records: tuple[EpisodeRecord, ...]
-    variant_is_problem: bool = False
-    """Whether the variant only names the run's problem, so that it tells no methods
-    apart; ``driftrl.results.problems`` finds out."""
 
     @property
     def task(self) -> str:
@@ -271,8 +267,7 @@ class Run:
     @property
     def method(self) -> str:
         """Name of the method, with the variant that a study made of it."""
-        variant = "" if self.variant_is_problem else self.variant
-        return f"{self.config['method']} {variant}".strip()
+        return f"{self.config['method']} {self.variant}".strip()
 
     @property
     def seed(self) -> int:
@@ -320,7 +315,8 @@ def load_runs(directory: str | Path) -> list[Run]:
     Returns:
         The runs, sorted by task, method and seed; at least one.
     """
-    return in_order(load_run(path) for path in run_directories(directory))
+    runs = [load_run(path) for path in run_directories(directory)]
+    return sorted(runs, key=lambda run: (run.task, run.method, run.seed))
 
 
 def run_directories(directory: str | Path) -> list[Path]:
@@ -342,25 +338,6 @@ def run_directories(directory: str | Path) -> list[Path]:
         f"a {CONFIG_FILE}. Name the directory of a run or of a study.",
     )
     return found
-
-
-def in_order(runs: Iterable[Run]) -> list[Run]:
-    """Return runs sorted by task, method and seed."""
-    return sorted(runs, key=lambda run: (run.task, run.method, run.seed))
-
-
-def group_by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Return the runs of each method, seeds ascending, methods in order of name."""
-    groups: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: (run.method, run.seed)):
-        group = groups.setdefault(run.method, [])
-        if group and group[-1].seed == run.seed:
-            raise InputError(
-                f"{group[-1].directory} and {run.directory} are both {run.method} "
-                f"with seed {run.seed}. Compare one of them at a time."
-            )
-        group.append(run)
-    return groups
 
 
 def _read_config(path: Path) -> dict[str, Any]:
