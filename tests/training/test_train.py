@@ -88,19 +88,63 @@ def test_rules_become_methods(tmp_path: Path) -> None:
 
 
 class Settable(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
-    """Tanks with a parameter that does nothing but be set."""
+    """Tanks with a parameter that scales the reward."""
+
+    values: dict[str, float]
 
     def set_parameters(self, values: dict[str, float]) -> None:
         self.values = values
 
+    def step(self, action: np.ndarray) -> Any:
+        obs, reward, *rest = self.env.step(action)
+        return obs, self.values["valve"] * float(reward), *rest
+
 
 def test_a_schedule_sets_a_parameter_and_is_recorded(tmp_path: Path) -> None:
-    env = Settable(tanks())
-    settings = {**TINY, "environment": {"parameter": "valve"}}
+    """By the method or by a setter, and on the frozen copy for evaluation."""
     drift = Linear(1.0, 0.0, start=1, duration=2)
-    done = train(env, drift=drift, episodes=3, out=tmp_path, settings=settings)
-    assert [row.theta for row in done.records] == [1.0, 0.5, 0.0]
-    assert env.values == {"valve": 0.0}
+    records = []
+    for name, setter in (
+        ("method", None),
+        ("setter", lambda env, values: env.set_parameters(values)),
+    ):
+        env = Settable(tanks())
+        done = train(
+            env,
+            drift=drift,
+            parameter="valve",
+            setter=setter,
+            episodes=3,
+            out=tmp_path / name,
+            settings={**TINY, "evaluation": {"episodes": 1}},
+        )
+        records.append([replace(row, wall_s=0.0) for row in done.records])
+        assert env.values == {"valve": 0.0}
+    assert [row.theta for row in records[0]] == [1.0, 0.5, 0.0]
+    assert records[0] == records[1]
+    evaluated = [row.return_eval for row in records[0]]
+    assert evaluated[2] == 0.0 and evaluated[0] not in (0.0, None)
+
+
+def test_what_can_not_be_set_or_copied_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    drift = Linear(1.0, 0.0)
+    with pytest.raises(InputError, match="'valve'"):
+        train(tanks(), drift=drift, parameter="valve", out=tmp_path / "none")
+    with pytest.raises(InputError, match="environment.parameter"):
+        train(Settable(tanks()), drift=drift, out=tmp_path / "none")
+    env = Settable(tanks())
+    env.spring = (n for n in range(3))  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(InputError, match="evaluation.episodes"):
+        train(
+            env,
+            drift=drift,
+            parameter="valve",
+            out=tmp_path / "none",
+            settings={"evaluation": {"episodes": 1}},
+        )
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.usefixtures("unchecked_types")

@@ -153,6 +153,14 @@ def box_sizes(env: Env) -> tuple[int, int]:
     return observed.shape[0], actions.shape[0]
 
 
+def setter_path(setter: Setter | None) -> str:
+    """Return the import path of a setter; empty if it has none."""
+    try:
+        return "" if setter is None else path_of(setter)
+    except InputError:
+        return ""
+
+
 def check_reset(env: Env) -> None:
     """Refuse an environment whose reset, or a wrapper's, takes no seed or options."""
     layer: Any = env

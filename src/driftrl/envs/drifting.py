@@ -15,14 +15,7 @@ from jaxtyping import Array
 from driftrl.config.run import Clock, EnvironmentConfig, ExtraDrift, RunConfig
 from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value_at
-from driftrl.envs.custom import (
-    NO_PARAMETER,
-    Env,
-    GymPlant,
-    Setter,
-    is_custom,
-    load_env,
-)
+from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.tasks import task_named, task_of_run
 from driftrl.errors import require
@@ -133,22 +126,15 @@ def make_env(
 
 def environment_of(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
     """Build the drifting environment of a run."""
-    return make_env(
-        task_of_run(config),
-        config.environment,
-        config.drift,
-        config.extra_drifts,
-        config.clock,
-        render_mode,
-    )
+    plant = make_plant(task_of_run(config), config.environment, render_mode)
+    return drifting(plant, config)
 
 
-def drifting(env: Env, config: RunConfig, setter: Setter | None = None) -> DriftingEnv:
-    """Let an environment of the user's drift as the configuration of a run says."""
+def drifting(plant: Plant, config: RunConfig) -> DriftingEnv:
+    """Let a plant drift as the configuration of a run says."""
     schedules = schedules_of(
         config.task, config.environment, config.drift, config.extra_drifts
     )
-    plant = GymPlant(env, config.environment, setter)
     return DriftingEnv(plant, schedules, config.clock)
 
 

@@ -83,13 +83,16 @@ def drive(
     on_episode: OnEpisode = ignored,
     warn: Warn = warnings.warn,
     watch: Watch = unwatched,
+    twin: Env | None = None,
 ) -> None:
     """Run a session in an environment to the last episode of its configuration.
 
-    An episode that is stopped from outside is discarded and starts again.
+    An episode that is stopped from outside is discarded and starts again.  Policies are
+    evaluated on ``twin``, by default a second environment of the configuration.
     """
     config = session.config
-    twin = environment_of(config) if config.evaluation.episodes > 0 else None
+    if twin is None and config.evaluation.episodes > 0:
+        twin = environment_of(config)
     stopped = 0
     while session.number <= config.episodes:
         try:

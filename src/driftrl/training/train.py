@@ -11,8 +11,16 @@ import numpy as np
 from driftrl.agents.base import Policy
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.drift.schedules import Schedule
-from driftrl.envs.custom import Env, GymPlant, name_of, task_of
-from driftrl.envs.drifting import DriftingEnv, schedules_of
+from driftrl.envs.custom import (
+    Env,
+    GymPlant,
+    Setter,
+    copied,
+    name_of,
+    setter_path,
+    task_of,
+)
+from driftrl.envs.drifting import drifting
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
 from driftrl.memory.forgetting import FORGETTING, ForgettingRule, Window
@@ -56,6 +64,8 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
     *,
     forgetting: ForgettingRule | str | None = None,
     drift: Schedule | None = None,
+    parameter: str | None = None,
+    setter: Setter | None = None,
     functions: TaskFunctions | None = None,
     episodes: int = 100,
     out: str | Path | None = None,
@@ -71,8 +81,10 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         env: Any Gymnasium environment with box spaces.
         forgetting: Which episodes to learn from: any object with ``first_retained``, a
             kind such as "keep_all", or "module:Name" (default: the newest 20).
-        drift: Schedule of the parameter that ``settings["environment"]["parameter"]``
-            names (default: the environment drifts on its own).
+        drift: Schedule of ``parameter`` (default: the environment drifts on its own).
+        parameter: What the schedule sets at every reset, by the environment's method
+            ``set_parameters({name: value})`` or by ``setter(env, {name: value})``.
+        setter: Sets parameters of an environment without that method.
         functions: Reward and termination of the task, where they need not be learned.
         episodes: Number of episodes.
         out: Directory of the run (default: runs/<name of the environment>).
@@ -90,8 +102,10 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
     )
     changes = {**(settings or {}), "episodes": episodes}
     task = task_of(name_of(env), env)
-    if drift is not None:
-        task = replace(task, drift=drift)
+    environment = replace(task.environment, setter=setter_path(setter))
+    if parameter is not None:
+        environment = replace(environment, parameter=parameter)
+    task = replace(task, drift=drift or task.drift, environment=environment)
     config = configure(task, "sw-ombrl", changes)
     if forgetting is None and not {"forgetting", "forget_after"} & changes.keys():
         forgetting = Window(20)
@@ -105,13 +119,12 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         variant = config.variant or type(rule).__name__
         config = replace(config, method="custom", variant=variant)
     directory = Path("runs") / config.name if out is None else Path(out)
-    plant = GymPlant(env, config.environment)
-    schedules = schedules_of(
-        config.task, config.environment, config.drift, config.extra_drifts
-    )
-    drifting = DriftingEnv(plant, schedules, config.clock)
+    plant, twin = GymPlant(env, config.environment, setter), None
+    if config.evaluation.episodes > 0:
+        twin = drifting(GymPlant(copied(env), config.environment, setter), config)
+    machine = drifting(plant, config)
     with Session(config, directory, functions=functions, resume=True) as session:
-        drive(session, drifting, on_episode=on_episode)
+        drive(session, machine, on_episode=on_episode, twin=twin)
         policy = session.policy.deterministic()
     records = read_records(directory / RECORDS_FILE)
     return Trained(directory, tuple(records), policy, plant)
