@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftrl import records
 from driftrl.errors import CorruptFile, InputError
 from driftrl.records import (
     COLUMNS,
@@ -124,7 +123,7 @@ def test_a_full_disk_leaves_no_part_of_a_row(
         writer.append(record(1))
         before = path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr(records.os, "write", write_a_little)
+            patch.setattr(os, "write", write_a_little)
             with pytest.raises(OSError, match="No space left"):
                 writer.append(record(2))
         assert path.read_bytes() == before

@@ -227,18 +227,16 @@ def _from_json(row: dict[str, Any], name: str, where: str) -> Any:
     if name not in row and name not in _DEFAULTS and kind != _OPTIONAL_FLOAT:
         raise _damaged(f"{where} has no column {name!r}")
     value: Any = row.get(name, _DEFAULTS.get(name))
-    if value is None and kind == _OPTIONAL_FLOAT:
-        return None
-    if value is None and kind is float:
-        return math.nan
+    if value is None and kind in (float, _OPTIONAL_FLOAT):
+        return math.nan if kind is float else None
     # type() and not isinstance(): True is an int to Python, but not to a record.
     if kind is bool and type(value) is bool:
         return value
     if kind is int and type(value) is int and _LEAST[name] <= value <= _MOST:
         return value
-    number = kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float)
+    is_number = kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float)
     # The comparison is exact, also for integers too large for a float.
-    if number and -_LARGEST <= value <= _LARGEST:
+    if is_number and abs(value) <= _LARGEST:
         return float(value)
     shown = type(value).__name__ if isinstance(value, list | dict) else str(value)[:40]
     wanted = getattr(kind, "__name__", "float")

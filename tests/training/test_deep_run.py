@@ -1,6 +1,5 @@
 """Runs of the deep agent: recorded, repeated and resumed exactly."""
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +12,11 @@ import pytest
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.envs.tasks import configure
-from driftrl.errors import CorruptFile
 from driftrl.memory.episodes import load_episode
 from driftrl.memory.forgetting import Evidence
 from driftrl.training import assembly, loop
 from driftrl.training.checkpoint import (
     flatten,
-    load_checkpoint,
-    save_checkpoint,
     unflatten,
 )
 from driftrl.types import EpisodeRecord
@@ -126,17 +122,6 @@ def test_rows_say_how_it_learned(tiny_deep: RunConfig, tmp_path: Path) -> None:
         assert row["return_executed"] != total
 
 
-def test_evaluating_more_changes_nothing_in_training(
-    tiny_deep: RunConfig, tmp_path: Path
-) -> None:
-    rows = [
-        run(overridden(tiny_deep, {"evaluation": {"episodes": n}}), tmp_path / str(n))
-        for n in (0, 1, 3)
-    ]
-    for other in rows[1:]:
-        assert [{**row, "return_eval": None} for row in other] == rows[0]
-
-
 def test_evaluation_is_without_noise(tiny_deep: RunConfig, tmp_path: Path) -> None:
     """Nothing is random then, so that three rollouts are one."""
     quiet = overridden(tiny_deep, {"environment": {"noise_std": 0.0}})
@@ -148,15 +133,6 @@ def test_evaluation_is_without_noise(tiny_deep: RunConfig, tmp_path: Path) -> No
     for first, second in zip(one[1:], three[1:], strict=True):
         assert first["return_eval"] == pytest.approx(second["return_eval"], rel=1e-12)
         assert first["return_eval"] != first["return_executed"]
-
-
-@pytest.mark.slow
-def test_other_seed_other_networks(tiny_deep: RunConfig, tmp_path: Path) -> None:
-    run(dataclasses.replace(tiny_deep, episodes=1), tmp_path / "a")
-    run(dataclasses.replace(tiny_deep, episodes=1, seed=1), tmp_path / "b")
-    name = "policy.actor.layers.0.weight"
-    first, second = newest_arrays(tmp_path / "a"), newest_arrays(tmp_path / "b")
-    assert not np.array_equal(first[name], second[name])
 
 
 @pytest.mark.parametrize("when", ["episode", "step"])
@@ -217,14 +193,3 @@ def test_a_state_goes_through_arrays_unchanged(tiny_deep: RunConfig) -> None:
     for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(old, new)
         assert old.dtype == new.dtype
-
-
-def test_a_checkpoint_of_other_networks_is_refused(
-    tiny_deep: RunConfig, tmp_path: Path
-) -> None:
-    agent = assembly.make_agent(tiny_deep)
-    save_checkpoint(tmp_path, 1, agent.initial_state(key=jax.random.key(0)))
-    wider = overridden(tiny_deep, {"agent": {"model": {"hidden": [9]}}})
-    other = assembly.make_agent(wider)
-    with pytest.raises(CorruptFile, match=r"an array is .* belongs"):
-        load_checkpoint(tmp_path, 1, other.initial_state(key=jax.random.key(0)))

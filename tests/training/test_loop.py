@@ -16,7 +16,6 @@ from driftrl.config.toml import overridden, read_toml
 from driftrl.drift.schedules import Step
 from driftrl.envs.drifting import (
     DriftingEnv,
-    environment_of,
     freeze,
     known_reward,
     make_env,
@@ -27,7 +26,6 @@ from driftrl.memory.episodes import load_episode
 from driftrl.memory.forgetting import ForgettingRule, Window
 from driftrl.training import loop
 from driftrl.training.assembly import check_run
-from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
 from factories import Chaotic
 
@@ -171,22 +169,6 @@ def test_a_refused_run_leaves_nothing(tiny: RunConfig, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="The pendulum"):
             check_run(refused)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_with_an_episode_that_was_not_learned_from_is_not_free(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    with Session(tiny, tmp_path / "r", warn=ignore) as session:
-        env = environment_of(tiny)
-        loop.collect(session, env, tiny.seed, place=session.place)
-        session.end_episode(theta=env.theta)
-    before = (tmp_path / "r" / "config.toml").read_bytes()
-    other = overridden(tiny, {"forgetting": {"window": 3}})
-    for resume in (False, True):
-        with pytest.raises(InputError, match="holds a different run"):
-            run(other, tmp_path / "r", resume=resume)
-    assert (tmp_path / "r" / "config.toml").read_bytes() == before
-    assert run(tiny, tmp_path / "r", resume=True) == run(tiny, tmp_path / "whole")
 
 
 @pytest.mark.parametrize("bad", ["observation", "reward"])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.training.process import cache_directory, prepare, repaired_cache
+from driftrl.io import cache_directory
+from driftrl.training.process import prepare, repaired_cache
 
 
 def test_prepare_leaves_the_users_choices_alone() -> None:

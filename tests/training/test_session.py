@@ -83,16 +83,6 @@ def test_a_loop_of_ones_own_is_the_run(tiny_deep: RunConfig, tmp_path: Path) -> 
     assert len(rows(tmp_path / "own")) == config.episodes
 
 
-def test_nobody_knows_theta_of_a_machine(config: RunConfig, tmp_path: Path) -> None:
-    whole_run(config, tmp_path)
-    (row, *_) = read_records(tmp_path / "episodes.jsonl")
-    assert math.isnan(row.theta) and row.steps == STEPS
-    assert [path.name for path in sorted((tmp_path / "memory").iterdir())] == [
-        f"00000{n}.npz" for n in range(1, config.episodes + 1)
-    ]
-    assert not (tmp_path / "pending").exists()
-
-
 def test_an_aborted_episode_leaves_no_trace(config: RunConfig, tmp_path: Path) -> None:
     expected = whole_run(config, tmp_path / "quiet")
     with Session(config, tmp_path / "stopped", warn=ignore) as session:
@@ -103,6 +93,9 @@ def test_an_aborted_episode_leaves_no_trace(config: RunConfig, tmp_path: Path) -
             session.end_episode()
             session.learn()
     assert rows(tmp_path / "stopped") == expected
+    assert math.isnan(read_records(tmp_path / "stopped" / "episodes.jsonl")[0].theta)
+    assert len(list((tmp_path / "stopped" / "memory").iterdir())) == config.episodes
+    assert not (tmp_path / "stopped" / "pending").exists()
 
 
 class Stopped(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
@@ -342,7 +335,6 @@ def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:
             with pytest.raises(InputError):
                 session.learn(**budget)
         session.learn()
-        session.checkpoint()
         session.begin_episode()
         for _ in range(STEPS):
             session.act(np.zeros(2))
@@ -350,7 +342,7 @@ def test_wrong_order_is_a_sentence(config: RunConfig, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="has had all its 8 steps"):
             session.act(np.zeros(2))
     closed = (session.begin_episode, session.end_episode, session.learn)
-    for late in (*closed, session.checkpoint, session.force_reset):
+    for late in (*closed, session.force_reset):
         with pytest.raises(InputError, match="session is closed: Session.resume"):
             late()
     with pytest.raises(InputError, match="resume=True"):

@@ -1,10 +1,14 @@
-"""What a unit of practice is made of, counted by hand, and that it can be timed."""
+"""The products of an update, counted by hand, and what runs have taken."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
+import jax
+import numpy as np
 import pytest
 
+from driftrl.agents.update import initial_state
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -12,8 +16,22 @@ from driftrl.config.deep import (
     LearningConfig,
     SACConfig,
 )
+from driftrl.config.task import REFERENCE_RATE
+from driftrl.config.toml import read_toml
+from driftrl.envs.tasks import configure
+from driftrl.memory.episodes import save_episode
+from driftrl.presets.tasks import TASKS
 from driftrl.training import speed
-from driftrl.training.speed import Product, Speed, products_of_unit
+from driftrl.training.checkpoint import save_checkpoint
+from driftrl.training.speed import (
+    Product,
+    Speed,
+    expected_bytes,
+    expected_minutes,
+    products_of_unit,
+)
+from driftrl.training.study import find_study
+from driftrl.types import Episode
 
 CONFIG = EnsembleAgentConfig(
     model=EnsembleConfig(members=2, hidden=(5,)),
@@ -76,3 +94,68 @@ def test_a_unit_and_its_products_are_timed() -> None:
     assert found.unit_ms > 0 and found.products_ms > 0
     counts = products_of_unit(CONFIG, (3, 1)).items()
     assert found.flops == sum(count * one.flops for one, count in counts)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_takes_its_own_time(task: str) -> None:
+    config = configure(task, "sombrl")
+    expected = TASKS[task].minutes
+    assert expected_minutes(config, REFERENCE_RATE) == pytest.approx(expected)
+    assert expected_minutes(config, 2 * REFERENCE_RATE) == pytest.approx(expected / 2)
+
+
+def test_episodes_and_updates_count_in_full() -> None:
+    config = configure("pendulum-decay", "sombrl")
+    usual = expected_minutes(config, REFERENCE_RATE)
+    longer = replace(config, episodes=3 * config.episodes)
+    assert expected_minutes(longer, REFERENCE_RATE) == pytest.approx(3 * usual)
+    changes = {"agent": {"learning": {"model_updates": 8}}}
+    busier = configure("pendulum-decay", "sombrl", changes)
+    assert expected_minutes(busier, REFERENCE_RATE) == pytest.approx(4 * usual)
+
+
+@pytest.mark.parametrize(
+    ("study", "preset", "task", "minutes"),
+    [
+        # Quickest of the recorded runs: docs/records, on a core of 1.03 × the rate.
+        ("mujoco_decay_rates", "laptop", "halfcheetah", 5.76),
+        ("rccar_parking", "", "rccar", 3.75),
+        ("pendulum_decay_rates", "laptop", "pendulum-decay", 1.39),
+        # "About an hour": docs/deep_pendulum.md.
+        ("pendulum_decay_rates", "paper", "pendulum-decay", 60.0),
+    ],
+)
+def test_other_settings_take_what_was_measured(
+    study: str, preset: str, task: str, minutes: float
+) -> None:
+    table = read_toml(find_study(study))
+    settings = table.get("presets", {}).get(preset, {})
+    run = configure(task, "sombrl", settings)
+    ratio = expected_minutes(run, 1.03 * REFERENCE_RATE) / minutes
+    assert 1 / 1.5 < ratio < 1.5
+
+
+def test_a_deep_run_lies_on_the_disk_as_expected(tmp_path: Path) -> None:
+    config = configure("pendulum-decay", "sombrl", {"episodes": 2})
+    assert isinstance(config.agent, EnsembleAgentConfig)
+    state = initial_state((3, 1), config.agent, key=jax.random.key(0))
+    columns = {"obs": 3, "actions": 1, "next_obs": 3}
+    arrays = {name: np.zeros((200, size)) for name, size in columns.items()}
+    episode = Episode(**arrays, rewards=np.zeros(200), terminated=False)
+    for number in (1, 2):
+        save_checkpoint(tmp_path / "checkpoint", number, state)
+        save_episode(tmp_path / "memory", number, episode, np.float32)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    assert expected_bytes(config) == pytest.approx(size, rel=0.02)
+
+
+def test_a_gaussian_process_holds_the_factor_of_what_it_retains() -> None:
+    keeps = configure("pendulum", "sombrl")
+    forgets = configure("pendulum", "sw-ombrl")
+    # 30 episodes of 40 points, or a window of 5; twice, for two checkpoints.
+    difference = 2 * 8 * (1200 * (1200 + 7) - 200 * (200 + 7))
+    assert expected_bytes(keeps) - expected_bytes(forgets) == difference
+    # Measured: 22.6 and 0.80 MB.
+    assert expected_bytes(keeps) == pytest.approx(22.55e6, rel=0.05)
+    assert expected_bytes(forgets) == pytest.approx(0.7986e6, rel=0.05)

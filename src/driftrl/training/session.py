@@ -299,12 +299,6 @@ class Session:
             raise
         self.config = config
 
-    def checkpoint(self) -> None:
-        """Store the state again; ``learn`` has stored it already."""
-        self._require_open()
-        if self.number > 1:
-            self._files.checkpoint(self.number - 1, self._learner.state)
-
     def close(self) -> None:
         """Release the directory; a running episode is discarded."""
         self._closed = True
