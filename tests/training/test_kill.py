@@ -72,6 +72,7 @@ def check(config: RunConfig, tmp_path: Path, kills: int) -> None:
 
 
 @pytest.mark.kill
+@pytest.mark.timeout(400)  # four processes that each compile
 def test_two_kills(
     tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
