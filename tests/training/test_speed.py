@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.update import initial_state
+from driftrl.agents.model_based import initial_state
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
