@@ -29,19 +29,17 @@ _HOMES = {
     "custom_task": "driftrl.envs.custom",
     "freeze": "driftrl.envs.drifting",
     "load": "driftrl.analysis.load",
-    "machine": "driftrl.envs.custom",
     "make_env": "driftrl.envs.drifting",
+    "plot": "driftrl.analysis.plots",
     "regret": "driftrl.analysis.regret",
     "report": "driftrl.analysis.report",
     "run": "driftrl.training.loop",
     "train": "driftrl.training.train",
 }
-__all__ = [*_HOMES, "plot"]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plot":
-        return importlib.import_module("driftrl.analysis.plots")
     if name not in _HOMES:
         raise AttributeError(f"driftrl has no {name!r}; it has {', '.join(_HOMES)}.")
     module = importlib.import_module(_HOMES[name])
