@@ -89,7 +89,7 @@ def test_log_slope_is_symmetric() -> None:
 
 def test_policy_reads_mean_then_clipped_log_std() -> None:
     actor = lambda obs: jnp.array([5.0, -6.0, 0.1, 3.0, -11.0, -2.0])
-    found = unwrap(sac.policy)(actor, jnp.zeros(1))  # pyright: ignore
+    found = unwrap(sac.policy)(actor, jnp.zeros(1))
     np.testing.assert_array_equal(found.mean, [5.0, -6.0, 0.1])
     np.testing.assert_array_equal(found.log_std, [2.0, -10.0, -2.0])
     np.testing.assert_allclose(found.mode(), np.tanh([5.0, -6.0, 0.1]))

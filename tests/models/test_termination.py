@@ -11,14 +11,15 @@ from driftrl.models import termination
 CONFIG = EnsembleConfig(hidden=(16,), learning_rate=0.01)
 
 
-def batch(rows: int, seed: int) -> tuple[jax.Array, ...]:
+def batch(rows: int, seed: int) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return transitions of a task that ends where |x'| exceeds 1."""
     rng = np.random.default_rng(seed)
     obs, actions = rng.uniform(-1, 1, (rows, 1)), rng.uniform(-1, 1, (rows, 1))
     next_obs = obs + actions
     ends = (np.abs(next_obs) > 1.0)[:, 0]
     columns = (obs, actions, next_obs, ends)
-    return tuple(jnp.asarray(column, jnp.float32) for column in columns)
+    first, second, third, fourth = (jnp.asarray(c, jnp.float32) for c in columns)
+    return first, second, third, fourth
 
 
 def test_cross_entropy_by_hand() -> None:

@@ -56,7 +56,7 @@ def train_steps(
     metrics = jax.tree.map(
         lambda old, total: jnp.where(count > 0, share * total, old), before, sums
     )
-    return replace(state, metrics=metrics)  # pyright: ignore[reportArgumentType, reportReturnType]
+    return replace(state, metrics=metrics)  # pyright: ignore[reportArgumentType]
 
 
 def mix(parameters: Parameters, fresh: Parameters, rate: float) -> Parameters:
