@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars
 import pytest
+from matplotlib.figure import Figure
 
 import driftrl
 from driftrl.analysis.regret import summarize
@@ -86,6 +87,8 @@ def test_results_in_a_notebook(tmp_path: Path) -> None:
     path = unpacked("gp_pendulum", tmp_path)
     frame = driftrl.load(path)
     assert frame.shape[0] == 15 * 30
+    assert {"load", "regret", "compare", "report", "plot"} <= {*dir(driftrl)}
+    assert isinstance(driftrl.plot.regret(frame), Figure)
     best = driftrl.regret(frame).sort("regret").row(0, named=True)
     assert (best["method"], round(best["regret"])) == ("sw-ombrl", 5423)
     late = frame.filter(polars.col("episode") > 20).group_by("method")

@@ -149,8 +149,9 @@ def known_summaries(summaries: Sequence[ProblemSummary]) -> list[ProblemSummary]
         tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
         raise InputError(
             f"J*(θ) of {tasks} is not known, so there is no regret. Give it with "
-            "oracle=…: a function of θ, 'module:function', or a CSV file with the "
-            "columns theta and value. `driftrl.compare` and the report show returns."
+            "oracle=… (--oracle): a function of θ, 'module:function', or a CSV file "
+            "with the columns theta and value. `driftrl.compare` and the report show "
+            "returns."
         )
     return known
 
