@@ -131,7 +131,7 @@ def test_shipped_values_agree_with_a_much_finer_grid(
 
 
 @pytest.mark.parametrize(
-    "study", ["gp_pendulum", "mujoco_decay_rates", "mujoco_environments"]
+    "study", ["gp_pendulum_growth", "mujoco_decay_rates", "mujoco_environments"]
 )
 def test_published_studies_need_no_computation(
     study: str, computer: Computer, tmp_path: Path
