@@ -27,6 +27,7 @@ def run(code: list[str], directory: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(600)  # two runs compile for a minute on a quiet core
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) < 80
