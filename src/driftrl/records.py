@@ -18,7 +18,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self, get_type_hints
 
-from driftrl.config.toml import upgraded
+from driftrl.config.toml import read_toml, upgraded
 from driftrl.errors import CorruptFile, require
 from driftrl.io import flush_directory, write_atomically
 from driftrl.types import EpisodeRecord
@@ -296,6 +296,12 @@ def load_run(directory: str | Path) -> Run:
     path = directory / RECORDS_FILE
     records = read_records(path) if path.exists() else []
     return Run(directory, config, tuple(records))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read the settings in a TOML file, which may be a run's ``config.toml``."""
+    table = upgraded(read_toml(path))
+    return {key: table[key] for key in table if key not in BESIDE_SETTINGS}
 
 
 def is_running(directory: str | Path) -> bool:

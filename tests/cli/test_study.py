@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import driftrl
 from driftrl.cli.main import main
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.training.study import read_study
@@ -67,7 +68,8 @@ def test_a_changed_study_is_not_taken_for_the_one_that_was_run(
     (out / "study.toml").write_text("as it was")
     for run in read_study(study).runs():
         (out / run.name / "checkpoint" / "000002").mkdir(parents=True)
-        (out / run.name / "config.toml").write_text(toml_text(to_dict(run)))
+        table = to_dict(run) | {"versions": {"driftrl": driftrl.__version__}}
+        (out / run.name / "config.toml").write_text(toml_text(table))
     study.write_text(f"{_STUDY}drift = {{ rate = 0.125 }}\n")
     assert main(["study", str(study), "--out", str(out)]) == 2
     message = " ".join(capsys.readouterr().err.split())

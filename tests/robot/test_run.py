@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.cli.on_robot import task_of_robot
+from driftrl.envs.tasks import task_of_robot
 from driftrl.errors import InputError
 from driftrl.robot.protocol import VERSION, Welcome
 
@@ -99,10 +99,10 @@ def welcome(name: str, observed: int = 3) -> Welcome:
 
 
 def test_a_robot_says_what_it_is() -> None:
-    twin = task_of_robot(welcome("pendulum-decay"), None)
+    twin = task_of_robot(welcome("pendulum-decay"))
     assert twin.name == "pendulum-decay" and twin.evaluation.episodes == 0
-    other = task_of_robot(welcome("crane", observed=9), None)
+    other = task_of_robot(welcome("crane", observed=9))
     assert other.name == "robot:crane" and other.environment.observations == 9
-    assert task_of_robot(welcome("x:y"), None).name == "x:y"
+    assert task_of_robot(welcome("x:y")).name == "x:y"
     with pytest.raises(InputError, match="3"):
-        task_of_robot(welcome("pendulum-decay", observed=4), None)
+        task_of_robot(welcome("pendulum-decay", observed=4))

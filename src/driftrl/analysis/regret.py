@@ -21,7 +21,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from driftrl.analysis.load import Oracle, Results, with_oracle
-from driftrl.analysis.names import default_baseline, natural_key
+from driftrl.analysis.names import default_baseline, natural_key, sweep_point
 from driftrl.analysis.statistics import (
     Estimate,
     Interval,
@@ -140,6 +140,31 @@ def regret(
         for method in summary.methods
     ]
     return polars.DataFrame(rows, infer_schema_length=None)
+
+
+def regret_over(
+    frame: polars.DataFrame, settings: Sequence[str]
+) -> list[tuple[str, tuple[float, ...], tuple[float, ...], tuple[float, ...]]]:
+    """Return R_N of each method over the values of a setting that a study swept.
+
+    Args:
+        frame: From ``driftrl.load``, with variants named ``setting=value``.
+        settings: Names of settings that count.
+
+    Returns:
+        Of each method its name, the values in order, mean regrets, standard errors.
+    """
+    points: dict[str, list[tuple[float, float, float]]] = {}
+    for row in regret(frame).iter_rows(named=True):
+        point = sweep_point(row["method"])
+        if point and point.setting in settings:
+            values = (point.value, row["regret"], row["standard_error"] or 0.0)
+            points.setdefault(point.method, []).append(values)
+    sweeps = []
+    for name, rows in points.items():
+        values, means, errors = zip(*sorted(rows), strict=True)
+        sweeps.append((name, values, means, errors))
+    return sweeps
 
 
 def known_summaries(summaries: Sequence[ProblemSummary]) -> list[ProblemSummary]:

@@ -1,7 +1,6 @@
 """``driftrl list``: tasks, methods, schedules, parameters, studies."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,8 @@ from driftrl.config.toml import to_dict
 from driftrl.drift.schedules import SCHEDULES
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,21 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print_json(rows)
         return 0
+    notes = ""
     if arguments.what == "tasks":
-        rows = [_in_words(row) for row in rows]
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
-    if arguments.what == "tasks":
-        print(
+        rows = [_shortened(row) for row in rows]
+        notes = (
             "\nH and w count episodes, or transitions if the schedule counts steps.\n"
             "The time is roughly that of one run on one core of this machine.\n"
             "`driftrl list tasks --json` has notes on what the paper leaves open."
         )
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
+    if notes:
+        print(notes)
     return 0
 
 
-def _tasks() -> list[dict[str, Any]]:
+def _tasks() -> list[Row]:
     slower = REFERENCE_RATE / _product_rate()
     return [
         {
@@ -89,33 +92,31 @@ def _product_rate() -> float:
     return 2 * 64**3 / min(times)
 
 
-def _in_words(task: Mapping[str, Any]) -> dict[str, str]:
-    """Return a task's row for people, without its notes."""
+def _shortened(task: Row) -> Row:
+    """Return the row of a task as it fits a terminal."""
+    drift = dict(task["schedule"])
+    kind = drift.pop("kind")
+    schedule = f"{kind}: {', '.join(f'{key} = {drift[key]}' for key in drift)}"
+    pace = {"exponential": "a = {rate:g}", "geometric": "× {ratio:.3g}"}.get(kind)
+    if pace is not None:
+        unit = "" if task["clock"] == "episodes" else f" {task['clock']}"
+        schedule = (
+            f"{drift['theta_max']:g} → {drift['theta_min']:g}, "
+            f"{pace.format(**drift)} after {_amount(drift['start'])}{unit}"
+        )
+    minutes = task["minutes_here"]
     return {
         "name": task["name"],
         "what": task["what"],
         "θ": task["theta"],
-        "schedule": _drift(task["schedule"], task["clock"]),
+        "schedule": schedule,
         "obs, act": f"{task['observations']}, {task['actions']}",
         "episodes": f"{task['episodes']} × {task['steps']}",
         "H, w": f"{_amount(task['reset_period'])}, {_amount(task['window'])}",
-        "time": _duration(60 * task["minutes_here"]),
+        "time": f"{minutes / 60:.0f} h"
+        if minutes >= 120
+        else f"{max(1, round(minutes))} min",
     }
-
-
-def _drift(schedule: Mapping[str, Any], clock: str) -> str:
-    """Return in a few words how θ drifts."""
-    settings = dict(schedule)
-    kind = settings.pop("kind")
-    pace = {"exponential": "a = {rate:g}", "geometric": "× {ratio:.3g}"}.get(kind)
-    if pace is None:
-        pairs = (f"{name} = {value}" for name, value in settings.items())
-        return f"{kind}: {', '.join(pairs)}"
-    unit = "" if clock == "episodes" else f" {clock}"
-    return (
-        f"{settings['theta_max']:g} → {settings['theta_min']:g}, "
-        f"{pace.format(**settings)} after {_amount(settings['start'])}{unit}"
-    )
 
 
 def _amount(size: int) -> str:
@@ -125,13 +126,7 @@ def _amount(size: int) -> str:
     return f"{size}"
 
 
-def _duration(seconds: float) -> str:
-    """Return roughly how long a run takes on one core."""
-    hours = seconds / 3600
-    return f"{hours:.0f} h" if hours >= 2 else f"{max(1, round(seconds / 60))} min"
-
-
-def _parameters() -> list[dict[str, Any]]:
+def _parameters() -> list[Row]:
     from driftrl.envs.parameters import PARAMETERS
 
     return [
@@ -147,14 +142,14 @@ def _parameters() -> list[dict[str, Any]]:
     ]
 
 
-def _methods() -> list[dict[str, Any]]:
+def _methods() -> list[Row]:
     return [
         {"name": method.name, "label": method.label, "what": method.summary}
         for method in METHODS.values()
     ]
 
 
-def _schedules() -> list[dict[str, Any]]:
+def _schedules() -> list[Row]:
     return [
         {
             "name": kind,
@@ -165,10 +160,9 @@ def _schedules() -> list[dict[str, Any]]:
     ]
 
 
-def _studies() -> list[dict[str, Any]]:
+def _studies() -> list[Row]:
     from driftrl.training.study import read_study, shipped_studies
 
-    studies = {path: read_study(path) for path in shipped_studies().values()}
     return [
         {
             "name": study.name,
@@ -176,7 +170,8 @@ def _studies() -> list[dict[str, Any]]:
             "what": study.title,
             "file": str(path),
         }
-        for path, study in studies.items()
+        for path in shipped_studies().values()
+        for study in [read_study(path)]
     ]
 
 

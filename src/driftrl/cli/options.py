@@ -1,7 +1,8 @@
-"""What the commands share: parsing, JSON and tables."""
+"""What the commands share: parsing, warnings, JSON and tables."""
 
 import functools
 import json
+import sys
 import types
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -69,6 +70,11 @@ def _placeholder(hint: Any) -> str | None:
         kinds = [kind for kind in get_args(hint) if kind is not type(None)]
         hint = kinds[0] if len(kinds) == 1 else None
     return _PLACEHOLDERS.get(hint)
+
+
+def warn(message: str) -> None:
+    """Print a warning on standard error."""
+    print(f"driftrl: {message}", file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:

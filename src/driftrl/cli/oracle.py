@@ -54,8 +54,7 @@ def main(argv: list[str]) -> int:
         arguments.seeds is None or oracle.by == "sac",
         "--seeds applies to SAC only; add --by sac.",
     )
-    with oracle_progress() as progress:
-        table = oracle.table(sorted(thetas), progress)
+    table = oracle.table(sorted(thetas), oracle_progress())
     entries = [table.lookup(theta) for theta in thetas]
     if arguments.json:
         print_json(

@@ -1,16 +1,13 @@
 """``driftrl regret``: the cumulative dynamic regret of recorded runs."""
 
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from driftrl.cli.options import parse, print_json, print_table
-from driftrl.cli.progress import oracle_progress
-from driftrl.training.process import prepare
+from driftrl.cli.options import parse, print_json, print_table, warn
+from driftrl.cli.progress import number, oracle_progress
 
 
 @dataclass(frozen=True)
@@ -29,20 +26,18 @@ def main(argv: list[str]) -> int:
     """Print the regret of recorded runs."""
     summary = "Print the cumulative dynamic regret of recorded runs, method by method."
     arguments = parse(Arguments, argv, "regret", summary)
-    prepare(os.environ)
     from driftrl.analysis.load import read_results
     from driftrl.analysis.regret import LAST_EPISODES, regret, results_document
 
-    with oracle_progress() as progress:
-        results = read_results(
-            arguments.directories, oracle=arguments.oracle, progress=progress
-        )
+    results = read_results(
+        arguments.directories, oracle=arguments.oracle, progress=oracle_progress()
+    )
     document = results_document(results)
     unknown = [
         f"No regret for {name}: {why}" for name, why in document["unknown"].items()
     ]
     for note in (*results.notes, *unknown):
-        print(f"driftrl: {note}", file=sys.stderr)
+        warn(note)
     if arguments.json:
         print_json(document)
         return 0
@@ -60,10 +55,11 @@ def main(argv: list[str]) -> int:
             ],
             [
                 [
-                    *(row["method"], row["seeds"], _number(row["regret"])),
-                    *(_number(row["standard_error"]), _interval(row, "bootstrap_")),
-                    _number(row["gap"], ".1%"),
-                    _number(row["minutes"], ".1f"),
+                    *(row["method"], row["seeds"], number(row["regret"], ".0f")),
+                    number(row["standard_error"], ".0f"),
+                    _interval(row, "bootstrap_"),
+                    number(row["gap"], ".1%"),
+                    number(row["minutes"], ".1f"),
                 ]
                 for row in rows
             ],
@@ -76,7 +72,7 @@ def main(argv: list[str]) -> int:
                 [
                     [
                         *(row["method"], row["paired_seeds"]),
-                        _number(row["difference"]),
+                        number(row["difference"], ".0f"),
                         _interval(row, "difference_bootstrap_"),
                         _interval(row, "difference_"),
                     ]
@@ -90,9 +86,6 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _number(value: float | None, digits: str = ".0f") -> str:
-    return "–" if value is None else f"{value:{digits}}"
-
-
 def _interval(row: dict[str, Any], prefix: str) -> str:
-    return f"[{_number(row[prefix + 'low'])}, {_number(row[prefix + 'high'])}]"
+    low, high = (number(row[prefix + end], ".0f") for end in ("low", "high"))
+    return f"[{low}, {high}]"

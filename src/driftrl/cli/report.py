@@ -1,14 +1,13 @@
 """``driftrl report``: figures and one HTML page from recorded runs."""
 
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from driftrl.cli.options import parse
+from driftrl.cli.options import parse, warn
 from driftrl.cli.progress import oracle_progress
 from driftrl.errors import counted, require
 
@@ -45,10 +44,11 @@ def print_report(arguments: Arguments, command: str = "") -> None:
 
     target = report_directory(arguments.directories, arguments.out)
     oracle = "none" if arguments.returns else arguments.oracle
-    with oracle_progress() as progress:
-        results = read_results(arguments.directories, oracle=oracle, progress=progress)
+    results = read_results(
+        arguments.directories, oracle=oracle, progress=oracle_progress()
+    )
     for note in results.notes:
-        print(f"driftrl: {note}", file=sys.stderr)
+        warn(note)
     options = {"all_figures": arguments.all_figures, "command": command}
     print("The report:")
     for path in write_report(results, arguments.directories, target, **options):

@@ -4,8 +4,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import tyro
 
@@ -13,10 +12,9 @@ from driftrl.cli import report
 from driftrl.cli.options import parse, print_table
 from driftrl.cli.progress import duration
 from driftrl.cli.study import run_study, workers_for
-from driftrl.config.run import RunConfig
-from driftrl.config.toml import read_toml, to_dict
+from driftrl.config.toml import read_toml
 from driftrl.engines.local import LocalEngine
-from driftrl.engines.progress import read_progress
+from driftrl.engines.progress import Cost, expected_cost
 from driftrl.errors import require
 from driftrl.training.study import Study, find_study, read_study
 
@@ -54,20 +52,13 @@ class Arguments:
     """Start without asking."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A study to run, and what it takes."""
+class Plan(NamedTuple):
+    """A study of a figure, where it goes, and what it takes."""
 
     study: Study
     path: Path
     out: Path
-    runs: tuple[RunConfig, ...]
-    done: int
-    """Finished runs."""
-    seconds: float
-    """Time that the other runs take."""
-    size: int
-    """Bytes of all runs."""
+    cost: Cost
 
 
 def main(argv: list[str]) -> int:
@@ -76,79 +67,46 @@ def main(argv: list[str]) -> int:
     arguments = parse(Arguments, argv, "reproduce", summary)
     shown, studies = FIGURES[arguments.figure]
     workers = workers_for(arguments.workers)
-    plans = [make_plan(name, arguments, workers) for name in studies]
+    plans = [_plan(name, arguments, workers) for name in studies]
     print(f"{arguments.figure}: {shown}.\n")
     _print_plans(plans, workers, arguments.out)
-    unfinished = [plan for plan in plans if plan.done < len(plan.runs)]
+    unfinished = any(plan.cost.finished < len(plan.study.runs()) for plan in plans)
     if unfinished and not arguments.yes and not _agreed():
         print("Nothing was started.")
         return 0
     status = 0
-    for plan in plans:
-        engine = LocalEngine(workers)
-        status = max(status, run_study(plan.study, plan.path, plan.out, engine))
+    for study, path, out, _ in plans:
+        status = max(status, run_study(study, path, out, LocalEngine(workers)))
     returns = arguments.returns or arguments.figure in _RETURNS_ONLY
     for plan in plans:
         report.print_report(report.Arguments((plan.out,), returns=returns))
     return status
 
 
-def make_plan(name: str, arguments: Arguments, workers: int) -> Plan:
-    """Return what a study takes: by the pace of runs that are there, else expected."""
-    from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
-
-    path = find_study(name)
-    has_preset = arguments.preset in read_toml(path).get("presets", {})
-    study = read_study(path, arguments.preset if has_preset else None)
-    out = arguments.out / (f"{name}-{arguments.preset}" if has_preset else name)
-    runs = study.runs()
-    planned = {run.name: to_dict(run) for run in runs}
-    begun = {}
-    if out.is_dir():
-        begun = {run.name: run for run in read_progress(out, planned)}
-    rate, seconds = product_rate(), []
-    for run in runs:
-        left = run.episodes
-        if run.name in begun:
-            left = max(0, left - begun[run.name].episodes)
-        alike = [
-            one.seconds
-            for one in begun.values()
-            if one.task == run.task and one.seconds
-        ]
-        expected = 60 * expected_minutes(run, rate) / run.episodes
-        seconds.append(left * (fmean(alike) if alike else expected))
-    return Plan(
-        study=study,
-        path=path,
-        out=out,
-        runs=tuple(runs),
-        done=sum(run.state == "finished" for run in begun.values()),
-        # Side by side, but no sooner than the longest run.
-        seconds=max(sum(seconds) / workers, *seconds),
-        size=sum(expected_bytes(run) for run in runs),
-    )
+def _plan(name: str, arguments: Arguments, workers: int) -> Plan:
+    path, preset = find_study(name), arguments.preset
+    has_preset = preset in read_toml(path).get("presets", {})
+    study = read_study(path, preset if has_preset else None)
+    out = arguments.out / (f"{name}-{preset}" if has_preset else name)
+    return Plan(study, path, out, expected_cost(study.runs(), out, workers))
 
 
 def _print_plans(plans: list[Plan], workers: int, out: Path) -> None:
+    rows = []
+    for study, _, directory, cost in plans:
+        runs = study.runs()
+        episodes = sum(run.episodes for run in runs)
+        counts = (len(runs), cost.finished, episodes)
+        takes = (duration(cost.seconds), _megabytes(cost.size))
+        rows.append([study.name, study.preset or "–", *counts, *takes, directory])
     columns = ["study", "preset", "runs", "done", "episodes", "time", "disk", "into"]
-    print_table(
-        columns,
-        [
-            [
-                *(plan.study.name, plan.study.preset or "–", len(plan.runs), plan.done),
-                sum(run.episodes for run in plan.runs),
-                *(duration(plan.seconds), _megabytes(plan.size), plan.out),
-            ]
-            for plan in plans
-        ],
-    )
-    total = duration(sum(plan.seconds for plan in plans))
-    size = sum(plan.size for plan in plans)
+    print_table(columns, rows)
+    size = sum(plan.cost.size for plan in plans)
     print(
-        f"\nTogether about {total} with {workers} at once on idle cores (up to twice "
-        f"as long), and {_megabytes(size)} of disk. A regret whose J*(θ) is not known "
-        "yet takes further minutes for each θ; --returns leaves that out."
+        f"\nTogether about {duration(sum(plan.cost.seconds for plan in plans))} with "
+        f"{workers} at once on idle cores (up to twice as long), and "
+        f"{_megabytes(size)} of disk. A regret whose J*(θ) is not known yet takes "
+        "further minutes for each θ; --returns leaves that out."
     )
     existing = next(p for p in (out.resolve(), *out.resolve().parents) if p.is_dir())
     free = shutil.disk_usage(existing).free

@@ -1,19 +1,19 @@
-"""``driftrl robot``: a machine, or its twin, on the other side of a wire."""
+"""``driftrl robot``: serve a machine, or its simulated twin, to a learner."""
 
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import gymnasium
 import numpy as np
 import tyro
 
 from driftrl.cli.options import parse
-from driftrl.config.toml import read_toml
 from driftrl.errors import InputError, at_least, counted, require
+from driftrl.records import read_settings
 from driftrl.robot.controller import Controller, run_policy
-from driftrl.robot.event_log import Contact, Event, EventLog, Finished, Halted
+from driftrl.robot.event_log import Event, EventLog, Finished, Halted
 from driftrl.robot.machine import GymnasiumMachine, Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
@@ -28,7 +28,7 @@ _FROM_A_RUN = ("environment", "drift", "extra_drifts", "clock")
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to serve, where, how fast, and what not to let through."""
+    """What to serve, where, how fast, and within which limits."""
 
     task: Annotated[str, tyro.conf.Positional]
     """A task (`driftrl list tasks`), or your own environment: MODULE:FACTORY."""
@@ -65,7 +65,7 @@ class Arguments:
 
 
 def main(argv: list[str]) -> int:
-    """Serve a machine until Ctrl-C, then say how it went."""
+    """Serve a machine until Ctrl-C, then print how it went."""
     summary = (
         "Run a task's twin, or a machine of your own, as a robot in real time, for a "
         "learner (`driftrl run … --robot ADDRESS`) to learn on."
@@ -73,10 +73,9 @@ def main(argv: list[str]) -> int:
     arguments = parse(Arguments, argv, "robot", summary)
     token = read_token(arguments.token_file)
     check_access(arguments.address, token)
-    if arguments.episodes is not None:
-        at_least("--episodes", arguments.episodes, 1)
-    if arguments.steps is not None:
-        at_least("--steps", arguments.steps, 1)
+    for name in ("episodes", "steps"):
+        if (value := getattr(arguments, name)) is not None:
+            at_least(f"--{name}", value, 1)
     timing = Timing(
         period=arguments.period,
         deadline=arguments.deadline,
@@ -84,8 +83,18 @@ def main(argv: list[str]) -> int:
         coast=arguments.coast,
         real_time=arguments.real_time,
     )
-    machine, limits = _machine(arguments)
-    log = EventLog(_print_event, arguments.log)
+    machine, observed = _machine(arguments)
+    limits = Limits(
+        stop=arguments.stop or (0.0,) * machine.action_size,
+        observation_size=machine.observation_size,
+        rate=arguments.rate_limit,
+        bounds=tuple(map(_bound, arguments.bounds)),
+        sensors=sensor_ranges(
+            observed.low.astype(np.float64), observed.high.astype(np.float64)
+        ),
+        frozen=arguments.frozen,
+    )
+    log = EventLog(lambda event: print(_text(event), flush=True), arguments.log)
     # A robot that is asked to end must stop its machine first, as at Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -94,7 +103,14 @@ def main(argv: list[str]) -> int:
         print()
     finally:
         signal.signal(signal.SIGTERM, before)
-    _print_summary(log)
+    missed = log.counts["deadline"] + log.counts["late"]
+    print(
+        f"Finished episodes: {log.counts['finished']}; {_answers(log.answers)}.\n"
+        f"Missed deadlines: {missed}."
+    )
+    for name, count in sorted(log.counts.items()):
+        if name != "finished" and count:
+            print(f"  {name}: {count}")
     return 0
 
 
@@ -120,71 +136,43 @@ def _operate(arguments: Arguments, controller: Controller, token: str) -> None:
         run_policy(controller, policy, arguments.episodes)
 
 
-def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, Limits]:
-    """Build the machine and what it allows."""
-    from driftrl.envs.custom import is_custom
-
-    if is_custom(arguments.task):
-        machine, seen = _own(arguments)
-    else:
-        machine, seen = _twin(arguments)
-    limits = Limits(
-        stop=arguments.stop or (0.0,) * machine.action_size,
-        observation_size=machine.observation_size,
-        rate=arguments.rate_limit,
-        bounds=tuple(_bound(text) for text in arguments.bounds),
-        sensors=sensor_ranges(
-            seen.low.astype(np.float64), seen.high.astype(np.float64)
-        ),
-        frozen=arguments.frozen,
-    )
-    return machine, limits
-
-
-def _twin(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
-    from driftrl.envs.drifting import environment_of
+def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
+    """Return the machine, and the space of what its sensors can read."""
+    from driftrl.envs.custom import GymPlant, is_custom, load_env, task_of
+    from driftrl.envs.drifting import DriftingEnv, environment_of
     from driftrl.envs.tasks import configure
 
-    require(
-        arguments.steps is None,
-        "--steps is for an environment of your own; of a task --config sets it.",
-    )
-    settings = {} if arguments.config is None else read_toml(arguments.config)
-    changes = {name: settings[name] for name in _FROM_A_RUN if name in settings}
-    config = configure(arguments.task, "sombrl", changes)
-    env = environment_of(config)
-    # What compiles, compiles now, and not in the first period.
-    env.reset(seed=0)
-    env.step(np.zeros(env.action_space.shape or (1,)))
+    if is_custom(arguments.task):
+        require(
+            arguments.config is None,
+            f"--config is for tasks, received {arguments.config}; an environment of "
+            "your own has its settings already.",
+        )
+        custom = load_env(arguments.task)  # once: it may be hardware
+        task = task_of(arguments.task, custom, arguments.steps)
+        env, observed = DriftingEnv(GymPlant(custom, task.environment), {}), custom
+        name, steps = task.name, task.environment.steps
+        halt = getattr(custom.unwrapped, "halt", None)
+        known = False
+    else:
+        require(
+            arguments.steps is None,
+            f"--steps is for an environment of your own, received {arguments.steps}; "
+            "of a task --config sets it.",
+        )
+        settings = {} if arguments.config is None else read_settings(arguments.config)
+        changes = {key: settings[key] for key in _FROM_A_RUN if key in settings}
+        config = configure(arguments.task, "sombrl", changes)
+        env = observed = environment_of(config)
+        # What compiles, compiles now, and not in the first period.
+        env.reset(seed=0)
+        env.step(np.zeros(env.action_space.shape or (1,)))
+        name, steps, halt, known = config.task, config.environment.steps, None, True
     machine = GymnasiumMachine(
-        env, name=config.task, steps=config.environment.steps, theta_known=True
+        env, name=name, steps=steps, theta_known=known, halt=halt
     )
-    return machine, _box(env)
-
-
-def _own(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
-    """Build the machine of one's own, once: it may be hardware."""
-    from driftrl.envs.custom import GymPlant, load_env, task_of
-    from driftrl.envs.drifting import DriftingEnv
-
-    require(
-        arguments.config is None,
-        "--config is for tasks; an environment of your own knows its settings.",
-    )
-    own = load_env(arguments.task)
-    task = task_of(arguments.task, own, arguments.steps)
-    machine = GymnasiumMachine(
-        DriftingEnv(GymPlant(own, task.environment), {}),
-        name=task.name,
-        steps=task.environment.steps,
-        halt=getattr(own.unwrapped, "halt", None),
-    )
-    return machine, _box(own)
-
-
-def _box(env: gymnasium.Env[Any, Any]) -> gymnasium.spaces.Box:
-    assert isinstance(env.observation_space, gymnasium.spaces.Box)
-    return env.observation_space
+    assert isinstance(observed.observation_space, gymnasium.spaces.Box)
+    return machine, observed.observation_space
 
 
 def _bound(text: str) -> Bound:
@@ -204,48 +192,31 @@ def _policy(path: Path, machine: Machine) -> "Policy":
         policy = load_policy(path)
     except PolicyError as error:
         raise InputError(str(error)) from error
-    found = policy.sizes[0], policy.sizes[-1]
-    wanted = machine.observation_size, machine.action_size
+    sizes = policy.sizes[0], policy.sizes[-1]
+    expected = machine.observation_size, machine.action_size
     require(
-        found == wanted,
-        f"The policy in {path} maps {found[0]} observed numbers to {found[1]} actions, "
-        f"and {machine.name} has {wanted[0]} and {wanted[1]}.",
+        sizes == expected,
+        f"The policy in {path} maps {sizes[0]} observations to {sizes[1]} actions, but "
+        f"{machine.name} has {expected[0]} and {expected[1]}.",
     )
     return policy
 
 
-def _print_event(event: Event) -> None:
-    if isinstance(event, Contact):
-        print(
-            event.message if event.served else f"Refused: {event.message}", flush=True
-        )
+def _text(event: Event) -> str:
+    """Return a line about an event."""
     if isinstance(event, Halted):
-        print(
+        return (
             f"episode {event.episode}: stopped after {counted(event.step, 'action')}, "
-            f"{event.periods:.2f} periods after the last ({event.code}): "
-            f"{event.reason}",
-            flush=True,
+            f"{event.periods:.2f} periods after the last ({event.code}): {event.reason}"
         )
     if isinstance(event, Finished):
-        print(
+        return (
             f"episode {event.episode}: {counted(event.steps, 'action')} in "
             f"{event.seconds:.2f} s, return {event.total:.2f}, "
-            f"{_answers(event.answers)}",
-            flush=True,
+            f"{_answers(event.answers)}"
         )
+    return event.message if event.served else f"Refused: {event.message}"
 
 
 def _answers(delays: Delays) -> str:
     return f"answers after {delays}" if delays.count else "no answers"
-
-
-def _print_summary(log: EventLog) -> None:
-    counts = dict(log.counts)
-    finished = counts.pop("finished", 0)
-    missed = counts.get("deadline", 0) + counts.get("late", 0)
-    print(
-        f"Episodes that came to their end: {finished}; {_answers(log.answers)}.\n"
-        f"Deadlines that were missed: {missed}."
-    )
-    for name, count in sorted(counts.items()):
-        print(f"  {name}: {count}")

@@ -10,12 +10,10 @@ import tyro
 from driftrl.cli.options import parse
 from driftrl.cli.progress import duration, study_progress
 from driftrl.config.engine import EngineConfig, EngineName
-from driftrl.config.toml import read_toml, toml_text
 from driftrl.engines.launcher import Engine, make_engine, run_all
-from driftrl.errors import InputError, counted, require
-from driftrl.io import write_atomically
+from driftrl.errors import at_least, counted, require
 from driftrl.training.process import cores
-from driftrl.training.study import Study, find_study, read_study
+from driftrl.training.study import Study, find_study, prepare_study, read_study
 
 
 @dataclass(frozen=True)
@@ -89,18 +87,15 @@ def _engine_config(config: EngineConfig, arguments: Arguments) -> EngineConfig:
 
 def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     """Run the unfinished runs of a study; return 0, or 1 if a run failed."""
-    runs = study.runs()
-    _check_runs(study, path, out)
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "study.toml", _study_text(study, path))
+    runs = prepare_study(study, path, out)
     at_once = f", {engine.max_jobs} at once" if engine.max_jobs < len(runs) else ""
     print(f"{counted(len(runs), 'run')}{at_once}, into {out}")
     started = time.monotonic()
     patience = study.engine.patience_minutes
     try:
-        with study_progress() as progress:
+        with study_progress() as show:
             failures = run_all(
-                runs, out, engine, patience_minutes=patience, on_status=progress.show
+                runs, out, engine, patience_minutes=patience, on_status=show
             )
     except KeyboardInterrupt:
         print(f"Stopped. Repeat the command to go on; files are in {out}.")
@@ -112,31 +107,9 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     return 1 if failures else 0
 
 
-def _check_runs(study: Study, path: Path, out: Path) -> None:
-    """Refuse a study whose runs can't begin, or whose directory holds other runs."""
-    # These import JAX, which the help does not need.
-    from driftrl.training.assembly import check_run
-    from driftrl.training.run_directory import require_same_run
-
-    try:
-        for run in study.runs():
-            if run.seed == study.seeds[0]:  # others differ in their seeds only
-                check_run(run)
-            require_same_run(out / run.name, run)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def _study_text(study: Study, path: Path) -> bytes:
-    """Return the study's file, with the preset that was chosen."""
-    table = read_toml(path)
-    if table.get("preset", "") == study.preset:
-        return path.read_bytes()
-    return toml_text({**table, "preset": study.preset}).encode()
-
-
 def workers_for(asked: int | None) -> int:
     """Return how many runs are made at once: as many as asked, or as cores."""
-    workers = cores() if asked is None else asked
-    require(workers >= 1, f"--workers must be at least 1, received {workers}.")
-    return workers
+    if asked is None:
+        return cores()
+    at_least("--workers", asked, 1)
+    return asked

@@ -1,11 +1,9 @@
 """``driftrl theory``: a window from the bound or from data, and an audit of σ."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -13,14 +11,15 @@ import tyro
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.errors import InputError, at_least, require, unknown_name
 from driftrl.records import CONFIG_FILE, load_runs
-from driftrl.theory.audit import Audit, PredictedEpisode, audit
+from driftrl.theory.audit import Audit, audit
 from driftrl.theory.run_data import load_episodes, load_single_run, observation_size
-from driftrl.theory.window_selection import Problem, Sweep, Tradeoff, choose_window
-
-if TYPE_CHECKING:
-    from driftrl.theory.backtest import Recommendation
-
-_BLOCKS = 12  # rows in the table of an audit
+from driftrl.theory.window_selection import (
+    Problem,
+    Sweep,
+    Tradeoff,
+    choose_window,
+    plot_tradeoff,
+)
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +69,10 @@ def _choose(argv: list[str]) -> None:
         thetas = np.array([record.theta for record in run.records])
         tradeoff = choose_window(arguments, load_episodes(run), thetas)
     if out is not None:
-        _draw(tradeoff, out, arguments.sweep)
+        sweeps = _sweeps(arguments.sweep) if arguments.sweep else ()
+        figure = plot_tradeoff(tradeoff, sweeps)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out, dpi=200)
     if arguments.json:
         print_json(tradeoff.document())
         return
@@ -79,54 +81,36 @@ def _choose(argv: list[str]) -> None:
         print(f"Figure: {out}")
 
 
-def _print_tradeoff(found: Tradeoff) -> None:
-    setting = found.setting
-    variation = "unknown" if found.variation is None else f"{found.variation:.3g}"
-    source = "estimated from the run" if found.estimated else "given"
+def _print_tradeoff(result: Tradeoff) -> None:
+    setting = result.setting
+    variation = "unknown" if result.variation is None else f"{result.variation:.3g}"
+    source = "estimated from the run" if result.estimated else "given"
     print(
-        f"N = {found.episodes}, T = {setting.steps}, P_N = {variation}, "
-        f"γ_N = {found.gain:.3g}, B = {setting.rkhs_bound:.3g}, "
+        f"N = {result.episodes}, T = {setting.steps}, P_N = {variation}, "
+        f"γ_N = {result.gain:.3g}, B = {setting.rkhs_bound:.3g}, "
         f"σ = {setting.noise_std:.2g} ({source})\n"
     )
     rows: list[list[Any]] = []
-    if found.reset and found.window:
-        size = f"{found.reset.bound:.0e}, largest regret {found.reset.trivial:.0e}"
-        informed = "no drift" if found.informed is None else f"{found.informed:.3g}"
+    if result.reset and result.window:
+        size = f"{result.reset.bound:.0e}, largest regret {result.reset.trivial:.0e}"
+        informed = "no drift" if result.informed is None else f"{result.informed:.3g}"
         rows = [
-            ["with all constants", found.reset.span, found.window.span, size],
-            ["order with γ_p", found.order, found.order, "γ_p hides the worth of data"],
-            ["order with γ_N", found.span, found.span, f"γ^¼·√(N/3P) = {informed}"],
+            ["with all constants", result.reset.span, result.window.span, size],
+            ["order with γ_p", result.order, result.order, "hides the worth of data"],
+            ["order with γ_N", result.span, result.span, f"γ^¼·√(N/3P) = {informed}"],
         ]
-    tuned = f"γ^¼·√N = {found.tuned:.3g}"
-    rows.append(["without P_N", found.tuned_span, found.tuned_span, tuned])
+    tuned = f"γ^¼·√N = {result.tuned:.3g}"
+    rows.append(["without P_N", result.tuned_span, result.tuned_span, tuned])
     print_table(["reading of the bound", "H", "w", ""], rows)
-    print(f"\nRecommended: H = w = {found.span}.")
+    print(f"\nRecommended: H = w = {result.span}.")
 
 
-def _draw(tradeoff: Tradeoff, out: Path, sweep: Path | None) -> None:
-    from driftrl.theory.window_selection import plot_tradeoff
-
-    figure = plot_tradeoff(tradeoff, _sweeps(sweep) if sweep else ())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=200)
-
-
-def _sweeps(directory: Path) -> list[Sweep]:
-    """Return the regret of each method over the spans that a study swept."""
+def _sweeps(directory: Path) -> Sequence[Sweep]:
     import driftrl
-    from driftrl.analysis.names import sweep_point
+    from driftrl.analysis.regret import regret_over
 
-    points: dict[str, list[tuple[float, float, float]]] = {}
-    for row in driftrl.regret(driftrl.load(directory)).iter_rows(named=True):
-        point = sweep_point(row["method"])
-        if point and point.setting in ("H", "w"):
-            values = (point.value, row["regret"], row["standard_error"] or 0.0)
-            points.setdefault(point.method, []).append(values)
-    require(bool(points), f"{directory} has no variants named H=… or w=….")
-    sweeps = []
-    for name, rows in points.items():
-        spans, means, errors = zip(*sorted(rows), strict=True)
-        sweeps.append((name, spans, means, errors))
+    sweeps = regret_over(driftrl.load(directory), ("H", "w"))
+    require(bool(sweeps), f"{directory} has no variants named H=… or w=….")
     return sweeps
 
 
@@ -153,32 +137,27 @@ def _recommend(argv: list[str]) -> None:
     at_least("--last", arguments.last, MIN_EPISODES)
     run = load_single_run(arguments.run)
     episodes = load_episodes(run, arguments.last)
-    found = recommend_window(episodes)
+    result = recommend_window(episodes)
     if arguments.json:
-        print_json({"run": run.label, **asdict(found), "as_good": found.as_good})
+        print_json({"run": run.label, **asdict(result), "as_good": result.as_good})
         return
-    print(f"{run.label}: {found.tested} of the newest {len(episodes)} episodes.\n")
-    _print_recommendation(found)
-
-
-def _print_recommendation(found: "Recommendation") -> None:
+    print(f"{run.label}: {result.tested} of the newest {len(episodes)} episodes.\n")
     print_table(
         ["episodes of data", "error", "worse than the best", "± 2σ covers", ""],
         [
             [
-                f"{one.span} (all)" if one is found.scores[-1] else one.span,
-                f"{one.error:.4f}",
-                f"{one.worse:.4f} ± {one.standard_error:.4f}",
-                f"{one.coverage:.0%}",
-                "← recommended" if one.span == found.span else "",
+                f"{score.span} (all)" if score is result.scores[-1] else score.span,
+                f"{score.error:.4f}",
+                f"{score.worse:.4f} ± {score.standard_error:.4f}",
+                f"{score.coverage:.0%}",
+                "← recommended" if score.span == result.span else "",
             ]
-            for one in found.scores
+            for score in result.scores
         ],
     )
-    drift = found.drift
-    choice = "keep all data" if found.keep_all else f"w = {found.span} episodes"
+    choice = "keep all data" if result.keep_all else f"w = {result.span} episodes"
     print(f"\nRecommended: {choice}.")
-    if drift is not None:
+    if drift := result.drift:
         print(
             f"Data {drift.span} episodes older: error {drift.older:.3f} instead of "
             f"{drift.newer:.3f}{'' if drift.is_evident else ' (may be chance)'}."
@@ -212,50 +191,28 @@ def _audit(argv: list[str]) -> None:
                 raise
             reasons[run.label] = str(error)
     if arguments.json:
-        documents = [{"run": name, **one.document()} for name, one in audits.items()]
-        documents += [{"run": name, "reason": one} for name, one in reasons.items()]
+        documents = [{"run": label, **audits[label].document()} for label in audits]
+        documents += [{"run": label, "reason": reasons[label]} for label in reasons]
         print_json(documents[0] if single else documents)
         return
-    if single:
-        ((label, found),) = audits.items()
-        print(f"{label}\n")
-        columns = ["episodes", "± 2σ covers", "lowest", "error", "σ", "error/σ"]
-        size = max(1, math.ceil(len(found.predicted) / _BLOCKS))
-        starts = range(0, len(found.predicted), size)
-        rows = [_block(found.predicted[first : first + size]) for first in starts]
-        print_table([*columns, "memory", "θ"], rows)
-        print("\n" + "\n".join(found.summary()))
-        return
     columns = ["run", "± 2σ covers", "broken", "lowest", "σ", "error/σ"]
-    rows = [[name, *_line(found)] for name, found in audits.items()]
+    rows = [[label, *_cells(result)] for label, result in audits.items()]
     print_table([*columns, "stale / fresh"], rows)
-    for name, reason in reasons.items():
-        print(f"{name}: {reason}")
+    if single:
+        print("", *next(iter(audits.values())).summary(), sep="\n")
+    for label, reason in reasons.items():
+        print(f"{label}: {reason}")
 
 
-def _block(block: Sequence[PredictedEpisode]) -> list[str]:
-    first, last = block[0], block[-1]
-    error, sigma = fmean(one.error for one in block), fmean(one.sigma for one in block)
+def _cells(result: Audit) -> list[str]:
+    worst = min(result.predicted, key=lambda episode: episode.coverage)
+    stale = result.staleness
     return [
-        f"{first.episode}–{last.episode}",
-        f"{fmean(one.coverage for one in block):.0%}",
-        f"{min(one.coverage for one in block):.0%}",
-        f"{error:.3g}",
-        f"{sigma:.3g}",
-        f"{error / sigma:.1f}" if sigma > 0 else "–",
-        f"{min(one.span for one in block)}–{max(one.span for one in block)}",
-        f"{first.theta:.3g} … {last.theta:.3g}" if math.isfinite(last.theta) else "–",
-    ]
-
-
-def _line(found: Audit) -> list[str]:
-    worst, stale = min(found.predicted, key=lambda one: one.coverage), found.staleness
-    return [
-        f"{found.coverage:.0%} ({found.low:.0%} to {found.high:.0%})",
-        f"{found.broken} of {len(found.predicted)}",
+        f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})",
+        f"{result.broken} of {len(result.predicted)}",
         f"{worst.coverage:.0%} at {worst.episode}",
-        f"{found.sigma:.3g}",
-        f"{found.ratio:.1f}",
+        f"{result.sigma:.3g}",
+        f"{result.ratio:.1f}",
         f"{stale.stale_coverage:.0%} / {stale.fresh_coverage:.0%}" if stale else "–",
     ]
 

@@ -1,7 +1,5 @@
 """``driftrl watch``: what is running, how far, how well."""
 
-import math
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from driftrl.cli.options import parse, print_json
-from driftrl.cli.progress import duration
+from driftrl.cli.options import parse, print_json, warn
+from driftrl.cli.progress import duration, number
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.toml import from_dict
 from driftrl.engines.progress import (
@@ -62,7 +60,7 @@ def main(argv: list[str]) -> int:
     try:
         planned = planned_runs(directory)
     except DriftrlError as error:
-        print(f"driftrl: only runs that have begun are shown: {error}", file=sys.stderr)
+        warn(f"only runs that have begun are shown: {error}")
     runs = read_progress(directory, planned)
     console = Console(highlight=False)
     if arguments.json:
@@ -147,16 +145,12 @@ def _cells(run: RunProgress) -> dict[str, str]:
         "run": run.name,
         "state": state,
         "episode": f"{run.episodes}/{'?' if run.planned is None else run.planned}",
-        "θ": _number(run.theta, ".3f"),
-        "return": _number(run.last_return, ".1f"),
-        "J*": _number(_optimum(run), ".1f"),
-        "s/episode": _number(run.seconds, ".2f"),
+        "θ": number(run.theta, ".3f"),
+        "return": number(run.last_return, ".1f"),
+        "J*": number(_optimum(run), ".1f"),
+        "s/episode": number(run.seconds, ".2f"),
         "left": "–" if left is None else duration(left),
     }
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None or not math.isfinite(value) else format(value, form)
 
 
 def _optimum(run: RunProgress) -> float | None:
@@ -178,15 +172,11 @@ def _summary(runs: Sequence[RunProgress]) -> str:
     parts = [f"{count} {state}" for state, count in reversed(counts.items()) if count]
     done = sum(run.episodes for run in runs)
     total = sum(run.planned or run.episodes for run in runs)
-    line = f"{', '.join(parts)}; {done} of {total} episodes"
-    if _all_ended(runs):
-        return line
-    if not counts["running"]:
-        return f"{line}; nothing is running"
-    left = study_seconds_left(runs)
-    return f"{line}; " + (
-        "unknown time left" if left is None else f"{duration(left)} left"
-    )
+    left, end = study_seconds_left(runs), ""
+    if not _all_ended(runs):
+        end = "; unknown time left" if left is None else f"; {duration(left)} left"
+        end = end if counts["running"] else "; nothing is running"
+    return f"{', '.join(parts)}; {done} of {total} episodes{end}"
 
 
 def _failures(runs: Sequence[RunProgress]) -> list[str]:

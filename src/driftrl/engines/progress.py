@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
+from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict
 from driftrl.errors import require
 from driftrl.records import CONFIG_FILE, RECORDS_FILE, is_running
@@ -139,6 +140,46 @@ def study_seconds_left(runs: Sequence[RunProgress]) -> float | None:
     left = [_seconds_left(run, known) for run in unfinished]
     alone = [s for s, is_active in zip(left, running, strict=True) if is_active]
     return max(sum(left) / sum(running), *alone)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the runs of a study take."""
+
+    finished: int
+    """Finished runs."""
+    seconds: float
+    """Time that the other runs take."""
+    size: int
+    """Bytes of all runs."""
+
+
+def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> Cost:
+    """Estimate what runs take, by the pace of those that have begun, or else expected.
+
+    Args:
+        runs: Runs of tasks that come with driftrl.
+        directory: Where they are, or will be.
+        workers: Runs at once.
+    """
+    from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
+
+    begun: dict[str, RunProgress] = {}
+    if directory.is_dir():
+        planned = {run.name: to_dict(run) for run in runs}
+        begun = {run.name: run for run in read_progress(directory, planned)}
+    rate, seconds = product_rate(), []
+    for run in runs:
+        paces = [b.seconds for b in begun.values() if b.task == run.task and b.seconds]
+        pace = fmean(paces or [60 * expected_minutes(run, rate) / run.episodes])
+        done = begun[run.name].episodes if run.name in begun else 0
+        seconds.append(max(0, run.episodes - done) * pace)
+    return Cost(
+        finished=sum(run.state == "finished" for run in begun.values()),
+        # Side by side, but no sooner than the longest run.
+        seconds=max(sum(seconds) / workers, *seconds),
+        size=sum(map(expected_bytes, runs)),
+    )
 
 
 def _seconds_left(run: RunProgress, known: Sequence[RunProgress]) -> float:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.config.run import RunConfig
+from driftrl.config.run import EvaluationConfig, RunConfig
 from driftrl.config.task import Task
 from driftrl.config.toml import overridden
 from driftrl.drift.schedules import Unknown
@@ -16,6 +16,9 @@ from driftrl.envs.custom import custom_task, is_custom, registered, sized_task
 from driftrl.errors import at_least, require, unknown_name
 from driftrl.presets.methods import method_named
 from driftrl.presets.tasks import TASKS
+
+if TYPE_CHECKING:
+    from driftrl.robot.protocol import Welcome
 
 
 def register() -> None:
@@ -51,6 +54,29 @@ def task_of_run(config: RunConfig) -> Task:
     sizes = (environment.observations, environment.actions)
     task = sized_task(config.task, sizes, environment.sim_steps)
     return replace(task, drift=config.drift, environment=environment)
+
+
+def task_of_robot(robot: "Welcome", name: str | None = None) -> Task:
+    """Return the task of a robot: a preset's by its name, or else a custom one.
+
+    No episodes are spent on evaluation: the robot's returns are those executed.
+    """
+    sizes = (robot.observation_size, robot.action_size)
+    name = name or robot.name
+    if name not in TASKS:
+        return sized_task(name if ":" in name else f"robot:{name}", sizes, robot.steps)
+    task = TASKS[name]
+    expected = task.sizes(task.environment)
+    require(
+        sizes == expected,
+        f"Task {name!r} has {expected[0]} observations and {expected[1]} actions; the "
+        f"robot {robot.name!r} has {sizes[0]} and {sizes[1]}.",
+    )
+    steps = robot.steps * task.environment.action_repeat
+    environment = replace(task.environment, sim_steps=steps)
+    return replace(
+        task, environment=environment, evaluation=EvaluationConfig(episodes=0)
+    )
 
 
 def configure(

@@ -30,7 +30,7 @@ import numpy as np
 
 import driftrl
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text, upgraded
+from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError, counted, require
 from driftrl.io import remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
@@ -47,12 +47,12 @@ from driftrl.memory.forgetting import (
     checked_first_retained,
 )
 from driftrl.records import (
-    BESIDE_SETTINGS,
     CONFIG_FILE,
     HEARTBEAT_FILE,
     RECORDS_FILE,
     RecordWriter,
     complete_rows,
+    read_settings,
     readable_records,
     truncate_records,
 )
@@ -389,10 +389,7 @@ class RunDirectory:
 
 def read_config(path: Path) -> RunConfig:
     """Return the configuration in a run's ``config.toml``, as it is now."""
-    table = read_toml(path)
-    for name in BESIDE_SETTINGS:
-        table.pop(name, None)
-    return from_dict(RunConfig, upgraded(table))
+    return from_dict(RunConfig, read_settings(path))
 
 
 def require_same_run(path: Path, config: RunConfig) -> None:

@@ -38,9 +38,10 @@ from typing import Any
 
 from driftrl.config.engine import EngineConfig
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import from_dict, merged, read_toml
+from driftrl.config.toml import from_dict, merged, read_toml, toml_text
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require, unknown_name
+from driftrl.io import write_atomically
 
 
 @dataclass(frozen=True)
@@ -172,3 +173,33 @@ def find_study(name_or_path: str) -> Path:
             f"{', '.join(shipped)}."
         )
     raise unknown_name("study", name_or_path, shipped)
+
+
+def prepare_study(study: Study, path: Path, out: Path) -> list[RunConfig]:
+    """Return the runs of a study, and copy its file with the chosen preset to ``out``.
+
+    Refuses, before it writes anything, a study whose runs can't begin and a directory
+    that holds other runs.
+
+    Args:
+        study: The study.
+        path: Its file.
+        out: Directory of its results.
+    """
+    from driftrl.training.assembly import check_run
+    from driftrl.training.run_directory import require_same_run
+
+    runs = study.runs()
+    try:
+        for run in runs:
+            if run.seed == study.seeds[0]:  # others differ in their seeds only
+                check_run(run)
+            require_same_run(out / run.name, run)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    table, text = read_toml(path), path.read_bytes()
+    if table.get("preset", "") != study.preset:
+        text = toml_text({**table, "preset": study.preset}).encode()
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "study.toml", text)
+    return runs
