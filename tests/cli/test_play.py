@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import driftrl
 from driftrl import video
 from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
@@ -135,18 +136,6 @@ def test_plays_the_newest_policy_on_the_last_system(
     assert {path: after[path] for path in after if path != name} == before
 
 
-def test_says_in_words_how_it_went_and_where_the_video_is(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert play(run, "--theta", "2.5") == 0
-    out, _ = capsys.readouterr()
-    value = by_hand(run, 3, 2.5)
-    assert out == (
-        f"The policy after 3 episodes has return {value:.2f} at θ = 2.5.\n"
-        f"The video is {run}/videos/play-000003-episode3-theta2.5-s3.mp4\n"
-    )
-
-
 def test_what_draws_nothing_is_played_all_the_same(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,17 +144,14 @@ def test_what_draws_nothing_is_played_all_the_same(
 
     monkeypatch.setattr(video, "check_video", refuse)
     value = by_hand(run, 3, CONFIG.drift(3))
-    monkeypatch.setattr(DriftingEnv, "theta", math.nan)  # as where nobody knows it
+    monkeypatch.setattr(DriftingEnv, "theta", math.nan)  # as where it is unknown
     assert play(run) == 0
-    assert capsys.readouterr().out == (
-        f"The policy after 3 episodes has return {value:.2f}.\n"
-        "room:Room has no render(), so there is no video of it.\n"
-    )
+    assert f"{value:.2f}" in capsys.readouterr().out
     document = played(capsys, run)
     assert (document["return"], document["theta"]) == (value, None)
-    assert document["video"] is None and "no render()" in document["unfilmed"]
-    # Who names a video wants one.
-    assert "has no render()" in refusal(capsys, run, "--out", "film.mp4")
+    assert document["video"] is None and "render()" in document["unfilmed"]
+    # With --out a video is required.
+    assert "render()" in refusal(capsys, run, "--out", "film.mp4")
     assert not (run / "videos").exists()
 
 
@@ -178,20 +164,13 @@ def test_a_video_of_unknown_drift_says_nothing_of_it(
     assert (run / name).is_file()
 
 
-@pytest.mark.parametrize(("learned", "words"), [(1, "1 episode"), (2, "2 episodes")])
-def test_a_policy_is_spoken_of_by_what_it_has_lived_through(
-    learned: int, words: str
-) -> None:
-    assert video.policy_title(learned) == f"policy after {words}"
-
-
 def test_what_is_played_is_what_the_run_will_be_judged_by(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    foretold = played(capsys, run, "--episode", "4")
+    ahead = played(capsys, run, "--episode", "4")
     loop.run(CONFIG, run, resume=True)
     row = json.loads((run / "episodes.jsonl").read_text().splitlines()[3])
-    assert (foretold["return"], foretold["theta"]) == (row["return_eval"], row["theta"])
+    assert (ahead["return"], ahead["theta"]) == (row["return_eval"], row["theta"])
 
 
 def test_options(
@@ -255,14 +234,14 @@ def refusal(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) 
 def test_bad_input(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = files(run)
     assert "no config.toml" in refusal(capsys, run.parent)
-    for options, sentence in [
-        (("--out", "film.avi"), "--out must end in .mp4, received film.avi"),
-        (("--fps", "0"), "--fps must be positive, received 0.0"),
-        (("--episode", "0"), "--episode counts from 1, received 0"),
-        (("--seed", "-1"), "--seed must be a number of at least 0, received -1"),
+    for options, value in [
+        (("--out", "film.avi"), "film.avi"),
+        (("--fps", "0"), "0.0"),
+        (("--episode", "0"), "received 0"),
+        (("--seed", "-1"), "-1"),
         (("--theta", "-1"), "-1"),
     ]:
-        assert sentence in refusal(capsys, run, *options)
+        assert value in refusal(capsys, run, *options)
     shutil.rmtree(run / "checkpoint")
     assert "no checkpoint yet" in refusal(capsys, run)
     kept = {path for path in before if not path.startswith("checkpoint")}
@@ -273,12 +252,12 @@ def test_theta_of_a_clock_of_decisions_is_known_one_episode_ahead(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = configure("pendulum-decay", "sac", {**SETTINGS, "clock": "steps"})
-    (run / "config.toml").write_text(toml_text(to_dict(changed)))
+    table = to_dict(changed) | {"versions": {"driftrl": driftrl.__version__}}
+    (run / "config.toml").write_text(toml_text(table))
     # Six decisions an episode.
     assert played(capsys, run, "--episode", "4")["theta"] == changed.drift(18)
     assert played(capsys, run, "--episode", "2")["theta"] == changed.drift(6)
-    sentence = refusal(capsys, run, "--episode", "5")
-    assert "counts steps" in sentence and "--theta" in sentence
+    assert "--theta" in refusal(capsys, run, "--episode", "5")
 
 
 def arguments(out: Path, config: RunConfig = CONFIG) -> list[str]:
@@ -295,9 +274,8 @@ def test_a_run_is_filmed_and_says_where(
 ) -> None:
     out = tmp_path / "run"
     assert main([*arguments(out), "--video-every", "2"]) == 0
-    assert capsys.readouterr().out == (
-        f"Results are in {out}/episodes.jsonl\nVideos are in {out}/videos\n"
-    )
+    printed = capsys.readouterr().out
+    assert f"{out}/episodes.jsonl" in printed and f"{out}/videos" in printed
     names = ["000001.mp4", "000003.mp4", "000004.mp4"]
     assert sorted(os.listdir(out / "videos")) == names
     fps, frames = read_video(out / "videos" / "000004.mp4")
@@ -313,17 +291,10 @@ def test_without_the_extra_a_run_is_refused_and_a_policy_played_unfilmed(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     new = tmp_path / "new"
-    assert main([*arguments(new), "--video-every", "1"]) == 2
-    assert "driftrl[video]" in capsys.readouterr().err and not new.exists()
+    for every, value in (("1", "driftrl[video]"), ("0", "received 0")):
+        assert main([*arguments(new), "--video-every", every]) == 2
+        assert value in capsys.readouterr().err and not new.exists()
     assert main(["play", str(run)]) == 0
     printed = capsys.readouterr().out
     assert "return" in printed and "driftrl[video]" in printed
     assert not (run / "videos").exists()
-
-
-def test_every_nth_is_at_least_every(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*arguments(tmp_path / "run"), "--video-every", "0"]) == 2
-    assert "--video-every must be a number of at least 1" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import driftrl
 from driftrl.analysis import report as report_module
 from driftrl.cli.main import main
 from factories import record, write_run, write_study
@@ -107,18 +106,6 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
     assert main(["report", str(study)]) == 2
 
 
-def test_forty_letters_with_hyphens_are_a_variant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()  # with all figures
-    variant = "a-variant-of-forty-letters-and-not-fewer"
-    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 4, (variant, "b"))
-    assert main(["report", str(study), "--oracle", ORACLE]) == 0
-    names = {path.name for path in (study / "report").iterdir()}
-    assert {"regret.png", "overview.pdf", "final_regret.png", "report.html"} <= names
-    assert variant in (study / "report" / "report.html").read_text()
-
-
 def test_many_problems_are_printed_when_asked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -134,8 +121,3 @@ def test_many_problems_are_printed_when_asked(
     assert not asked and "--all-figures" in capsys.readouterr().out
     assert main(["report", run, "--returns", "--all-figures"]) == 0
     assert asked == [1]
-
-
-def test_the_function_is_public() -> None:
-    assert {"report", "plot", "load", "regret", "compare"} <= set(driftrl.__all__)
-    assert driftrl.report is report_module.report
