@@ -134,6 +134,10 @@ def test_a_phone_scrolls_tables_and_not_the_page(open_page: Open) -> None:
     )
     assert widths[0] <= widths[1] == 390
     assert opened.page.locator(".scroll.cut table.methods").count() == 2
+    # A legend sticks to the top of its own figures only.
+    opened.draw("run")
+    tops = [one.bounding_box()["y"] for one in opened.page.locator(".legend").all()]
+    assert all(top < 0 for top in tops)
     legends = opened.page.locator(".legend").all()
     assert all(one.bounding_box()["height"] < 0.31 * 844 for one in legends)
     # A finger on a figure scrolls.
