@@ -24,6 +24,7 @@ from driftrl.memory.forgetting import Since, Window
 from driftrl.records import HEARTBEAT_LIMIT, is_running, read_records
 from driftrl.training import run_directory
 from driftrl.training.assembly import check_learns
+from driftrl.training.checkpoint import load_arrays
 from driftrl.training.loop import drive, run
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
@@ -74,7 +75,7 @@ def whole_run(config: RunConfig, directory: Path) -> list[EpisodeRecord]:
     return rows(directory)
 
 
-def test_a_loop_of_ones_own_is_the_run(tiny_deep: RunConfig, tmp_path: Path) -> None:
+def test_a_users_loop_equals_the_run(tiny_deep: RunConfig, tmp_path: Path) -> None:
     config = replace(tiny_deep, evaluation=replace(tiny_deep.evaluation, episodes=0))
     run(config, tmp_path / "run", warn=ignore)
     with Session(config, tmp_path / "own", warn=ignore) as session:
@@ -155,7 +156,9 @@ def test_an_episode_survives_until_it_is_learned(
     assert rows(tmp_path / "cut") == expected
 
 
-def test_a_damaged_episode_is_lived_again(config: RunConfig, tmp_path: Path) -> None:
+def test_a_damaged_pending_episode_is_repeated(
+    config: RunConfig, tmp_path: Path
+) -> None:
     expected = whole_run(config, tmp_path / "quiet")
     with Session(config, tmp_path / "cut", warn=ignore) as session:
         live(session)
@@ -172,10 +175,13 @@ def test_a_damaged_episode_is_lived_again(config: RunConfig, tmp_path: Path) -> 
 
 
 def updates_of(session: Session) -> int:
-    return int(session.policy.state.policy.updates)  # pyright: ignore[reportAttributeAccessIssue]
+    if session.number == 1:
+        return 0
+    arrays = load_arrays(session.directory / "checkpoint", session.number - 1)
+    return int(arrays["policy.updates"])
 
 
-def test_practice_has_a_budget(config: RunConfig, tmp_path: Path) -> None:
+def test_learning_has_a_budget(config: RunConfig, tmp_path: Path) -> None:
     assert isinstance(config.agent, EnsembleAgentConfig)
     each = config.agent.learning.policy_updates
     with Session(config, tmp_path, warn=ignore) as session:
@@ -197,7 +203,7 @@ def test_practice_has_a_budget(config: RunConfig, tmp_path: Path) -> None:
     assert done[3] > 0 and done[3] % 20 == 0
 
 
-def test_someone_may_forget_by_hand(config: RunConfig, tmp_path: Path) -> None:
+def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
     config = replace(config, episodes=6, forgetting=Window(4))
     with Session(config, tmp_path, warn=ignore) as session:
         for number in range(1, 6):
