@@ -99,13 +99,6 @@ def test_what_cannot_be_read_is_said_and_never_changed(
     assert f"{warning}{note[:30]}" in (out / "report.html").read_text()
 
 
-def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
-    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 3)
-    for path in study.glob("*/episodes.jsonl"):
-        path.write_text("oops\n")
-    assert main(["report", str(study)]) == 2
-
-
 def test_many_problems_are_printed_when_asked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -145,16 +145,8 @@ def test_a_run_is_exported_and_said_so(
     to = tmp_path / "policy.npz"
     assert export(learned, to) == 0
     out, err = capsys.readouterr()
-    *lines, last = out.splitlines()
-    assert err == "" and lines == [
-        f"The policy after 2 episodes of pendulum-decay is in {to}",
-        "It maps 3 observed numbers to 1 in [−1, 1], through layers of 8 and 6 units; "
-        "the machine's own bounds are not known. For policy.command, which needs them, "
-        "export with --low and --high; policy alone answers in [−1, 1] "
-        "(docs/your_machine.md).",
-        "An action is to be held for 2 steps of the machine.",
-    ]
-    assert last.startswith("It needs NumPy") and last.endswith("exported.py")
+    assert err == "" and str(to) in out and "exported.py" in out
+    assert all(word in out for word in ("2 episodes", "8 and 6", "--low", "2 steps"))
     policy, episodes = newest_policy(learned, config_of(learned))
     quiet, alone = policy.deterministic(), load_policy(to)
     assert (alone.task, alone.episode) == ("pendulum-decay", episodes) != ("", 1)

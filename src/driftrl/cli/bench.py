@@ -4,7 +4,6 @@ import os
 import platform
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from driftrl.cli.options import parse, print_json, print_table
 from driftrl.config.deep import (
@@ -47,6 +46,9 @@ SETTINGS = {
 }
 
 
+_RATES = ("share", "gflops", "product_gflops")
+
+
 def main(argv: list[str]) -> int:
     """Measure and print."""
     summary = (
@@ -54,45 +56,28 @@ def main(argv: list[str]) -> int:
         "policy) and the matrix products they consist of."
     )
     arguments = parse(Arguments, argv, "bench", summary)
-    from driftrl.training.speed import Speed, measure
+    from driftrl.training.speed import measure
 
-    speeds: dict[str, Speed] = {
-        name: measure(config, rounds=arguments.rounds)
-        for name, config in SETTINGS.items()
-    }
+    units: dict[str, dict[str, float]] = {}
+    for name, config in SETTINGS.items():
+        speed = measure(config, rounds=arguments.rounds)
+        rates = {key: getattr(speed, key) for key in _RATES}
+        units[name] = asdict(speed) | rates
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     if arguments.json:
-        print_json(
-            {
-                "processor": processor(),
-                "load": load,
-                "units": {name: _numbers(speed) for name, speed in speeds.items()},
-            }
-        )
+        print_json({"processor": processor(), "load": load, "units": units})
         return 0
     busy = "" if load is None else f", load {load:.1f}"
     print(f"{processor()}, {os.cpu_count()} cores, one thread{busy}")
     print("Unit: 1 model update, rollouts of K = 2, 5 policy updates; 3 states.\n")
-    print_table(
-        ["networks", "ms a unit", "products ms", "GFLOP/s", "of products'", "share"],
-        [
-            [
-                name,
-                f"{speed.unit_ms:.1f}",
-                f"{speed.products_ms:.1f}",
-                f"{speed.gflops:.1f}",
-                f"{speed.product_gflops:.1f}",
-                f"{speed.share:.0%}",
-            ]
-            for name, speed in speeds.items()
-        ],
-    )
+    columns = ["networks", "ms a unit", "products ms", "GFLOP/s", "of products'"]
+    keys = ("unit_ms", "products_ms", "gflops", "product_gflops")
+    rows = [
+        [name, *(f"{unit[key]:.1f}" for key in keys), f"{unit['share']:.0%}"]
+        for name, unit in units.items()
+    ]
+    print_table([*columns, "share"], rows)
     return 0
-
-
-def _numbers(speed: Any) -> dict[str, float]:
-    rates = {name: getattr(speed, name) for name in ("share", "gflops")}
-    return {**asdict(speed), **rates, "product_gflops": speed.product_gflops}
 
 
 def processor() -> str:

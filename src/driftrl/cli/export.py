@@ -49,28 +49,19 @@ def main(argv: list[str]) -> int:
     policy = export(
         arguments.directory, arguments.to, (given[0], given[1]) if given else None
     )
-    low, high = (
-        None if bound is None else bound.tolist() for bound in (policy.low, policy.high)
-    )
+    low, high = (b if b is None else b.tolist() for b in (policy.low, policy.high))
     if arguments.json:
-        print_json(
-            {
-                "policy": str(arguments.to),
-                "task": policy.task,
-                "episode": policy.episode,
-                "sizes": policy.sizes,
-                "repeat": policy.repeat,
-                "low": low,
-                "high": high,
-            }
-        )
+        names = ("task", "episode", "sizes", "repeat")
+        document = {name: getattr(policy, name) for name in names}
+        document |= {"policy": str(arguments.to), "low": low, "high": high}
+        print_json(document)
         return 0
-    seen, *units, done = policy.sizes
+    inputs, *units, outputs = policy.sizes
     print(f"The {policy_title(policy.episode)} of {policy.task} is in {arguments.to}")
     print(
-        f"It maps {seen} observed numbers to {done} in [−1, 1], through layers "
-        f"of {' and '.join(str(width) for width in units)} units; the machine's own "
-        f"bounds are {_NO_BOUNDS if low is None else 'in it too.'}"
+        f"It maps {inputs} observations to {outputs} actions in [−1, 1], through "
+        f"layers of {' and '.join(map(str, units))} units; the machine's own bounds "
+        f"are {_NO_BOUNDS if low is None else 'in it too.'}"
     )
     if policy.repeat > 1:
         print(f"An action is to be held for {policy.repeat} steps of the machine.")

@@ -129,17 +129,12 @@ def _amount(size: int) -> str:
 def _parameters() -> list[Row]:
     from driftrl.envs.parameters import PARAMETERS
 
-    return [
-        {
-            "name": row.name,
-            "of one": ""
-            if row.target == "none"
-            else f"{row.name}:{row.target.upper()}",
-            "what": row.summary,
-            "nominal": row.nominal,
-        }
-        for row in PARAMETERS.values()
-    ]
+    rows = []
+    for row in PARAMETERS.values():
+        of_one = "" if row.target == "none" else f"{row.name}:{row.target.upper()}"
+        numbers = {"what": row.summary, "nominal": row.nominal}
+        rows.append({"name": row.name, "of one": of_one, **numbers})
+    return rows
 
 
 def _methods() -> list[Row]:
@@ -150,29 +145,23 @@ def _methods() -> list[Row]:
 
 
 def _schedules() -> list[Row]:
-    return [
-        {
-            "name": kind,
-            "what": (schedule.__doc__ or "").splitlines()[0],
-            "settings": ", ".join(field.name for field in fields(schedule)),
-        }
-        for kind, schedule in SCHEDULES.items()
-    ]
+    rows = []
+    for kind, schedule in SCHEDULES.items():
+        settings = ", ".join(field.name for field in fields(schedule))
+        what = (schedule.__doc__ or "").splitlines()[0]
+        rows.append({"name": kind, "what": what, "settings": settings})
+    return rows
 
 
 def _studies() -> list[Row]:
     from driftrl.training.study import read_study, shipped_studies
 
-    return [
-        {
-            "name": study.name,
-            "runs": len(study.runs()),
-            "what": study.title,
-            "file": str(path),
-        }
-        for path in shipped_studies().values()
-        for study in [read_study(path)]
-    ]
+    rows = []
+    for path in shipped_studies().values():
+        study = read_study(path)
+        row = {"name": study.name, "runs": len(study.runs()), "what": study.title}
+        rows.append({**row, "file": str(path)})
+    return rows
 
 
 _LISTINGS = {

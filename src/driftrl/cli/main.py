@@ -82,18 +82,12 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _overview() -> str:
-    rows = [f"  {name:<9} {line}" for name, line in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: driftrl COMMAND [OPTIONS]",
-            "",
-            "Control systems whose dynamics change while they are being learned.",
-            "",
-            *rows,
-            "",
-            "`driftrl COMMAND --help` lists the options of a command, "
-            "`driftrl --version` the version.",
-        ]
+    rows = "\n".join(f"  {name:<9} {line}" for name, line in COMMANDS.items())
+    return (
+        "usage: driftrl COMMAND [OPTIONS]\n\n"
+        "Control systems whose dynamics change while they are being learned.\n\n"
+        f"{rows}\n\n`driftrl COMMAND --help` lists the options of a command, "
+        "`driftrl --version` the version."
     )
 
 

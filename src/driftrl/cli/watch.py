@@ -90,8 +90,8 @@ def _all_ended(runs: Sequence[RunProgress]) -> bool:
 def _screen(runs: Sequence[RunProgress], console: Console) -> RenderableType:
     """Return as much of the table as fits the terminal, failures first."""
     failures = _failures(runs)
-    more = len(failures) - _MAX_FAILURES
-    failures[_MAX_FAILURES:] = [f"… and {more} more failures"] if more > 0 else []
+    if (more := len(failures) - _MAX_FAILURES) > 0:
+        failures[_MAX_FAILURES:] = [f"… and {more} more failures"]
     summary = Text(_summary(runs)).wrap(console, console.width)
     room = max(3, console.height - 5 - len(failures) - len(summary))
     ordered = sorted(runs, key=lambda run: _ORDER.index(run.state))
@@ -188,10 +188,10 @@ def _failures(runs: Sequence[RunProgress]) -> list[str]:
 
 
 def _document(directory: Path, runs: Sequence[RunProgress]) -> dict[str, Any]:
-    rows = []
-    for run in runs:
-        row = {key: value for key, value in asdict(run).items() if key != "config"}
+    rows = [asdict(run) for run in runs]
+    for row, run in zip(rows, runs, strict=True):
+        del row["config"]
         row |= {"planned": run.planned, "optimum": _optimum(run)}
-        rows.append({**row, "seconds_left": run.seconds_left})
+        row["seconds_left"] = run.seconds_left
     left = study_seconds_left(runs)
     return {"directory": str(directory), "seconds_left": left, "runs": rows}
