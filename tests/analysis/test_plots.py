@@ -145,6 +145,18 @@ def test_a_sweep_is_drawn_over_its_values(swept: pl.DataFrame) -> None:
     np.testing.assert_allclose(line(axes, "5").get_ydata(), expected, rtol=1e-12)
 
 
+def test_a_sweep_without_an_optimum_shows_returns_only(swept: pl.DataFrame) -> None:
+    unknown = swept.with_columns(optimal_return=pl.lit(None, pl.Float64))
+    (axes,) = plot.sweep_returns(unknown).axes
+    assert len(axes.get_yticks()) > 1 and not axes.texts and not axes.patches
+    expected = over_seeds(swept, "sw-ombrl w=5", "achieved_return")["mean"]
+    np.testing.assert_allclose(line(axes, "5").get_ydata(), expected, rtol=1e-12)
+    (axes,) = plot.sweep(unknown).axes
+    means = swept.filter(method="sw-ombrl w=5")["achieved_return"].mean()
+    drawn = np.asarray(axes.containers[0].lines[0].get_ydata(), float)
+    assert drawn[1] == pytest.approx(means)
+
+
 def test_rates_of_soft_resets_share_a_panel_and_their_zero() -> None:
     names = ["r-ombrl alpha=0", "r-ombrl alpha=0.5", "r-ombrl model=0.5", "r-ombrl N=9"]
     assert plot.sweeps_of(names) == {

@@ -654,7 +654,8 @@ def sweep_returns(frame: pl.DataFrame) -> Figure:
         figure = Figure(figsize=(width, 2.5), layout="constrained")
         grid = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
         for axes, (key, points) in zip(grid, sweeps.items(), strict=True):
-            draw_panel(axes, replace(panel, curves={}), {})
+            if panel.reference:
+                draw_panel(axes, replace(panel, curves={}), {})
             shares = np.linspace(0.0, 1.0, len(points)).tolist()
             for (value, name), share in zip(points.items(), shares, strict=True):
                 colour = shade(styles[key].colour, share)
