@@ -174,10 +174,10 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[str]:
     cache, data = ReplayCache(SIZES, STEPS), memory.since(1)
     took = seconds(lambda: jax.block_until_ready(cache.load(data, len(data)).rows))
     yield f"All of them to the device: {took}."
-    recent, lengths = EpisodeMemory(*SIZES, np.float32), memory.lengths
-    first = len(lengths) + 1 - WINDOW
+    recent, history = EpisodeMemory(*SIZES, np.float32), memory.history
+    first = len(history) + 1 - WINDOW
     took = seconds(
-        lambda: load_memory(directory / "memory", recent, lengths, first=first)
+        lambda: load_memory(directory / "memory", recent, history, first=first)
     )
     yield f"Only a window of {WINDOW * STEPS:,}: {took}."
 

@@ -37,6 +37,7 @@ from driftrl.config.gp import GPAgentConfig, ICEMConfig
 from driftrl.envs import pendulum
 from driftrl.envs.tasks import configure, task_named
 from driftrl.memory.episodes import EpisodeMemory, load_memory
+from driftrl.memory.forgetting import EpisodeSummary
 from driftrl.models import gp
 from driftrl.models.gp import Prediction
 from driftrl.training.loop import run
@@ -63,16 +64,16 @@ def first_episodes() -> Data:
     """Let an agent learn the pendulum, and return the transitions it collected."""
     config = configure("pendulum", "sombrl", {"episodes": EPISODES})
     with tempfile.TemporaryDirectory() as name:
-        directory, lengths = Path(name), list[int]()
+        directory, history = Path(name), list[EpisodeSummary]()
         run(
             config,
             directory,
             resume=False,
-            on_episode=lambda record: lengths.append(record.steps),
+            on_episode=lambda record: history.append(EpisodeSummary.of(record)),
             warn=print,
         )
         memory = EpisodeMemory(TASK.state_size, TASK.action_size)
-        load_memory(directory / "memory", memory, lengths)
+        load_memory(directory / "memory", memory, history)
         return memory.since(1)
 
 

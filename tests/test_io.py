@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from driftrl import io as driftrl_io
 from driftrl.io import remove_leftovers, write_atomically
 
 
@@ -45,7 +44,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(driftrl_io.os, step, fail)
+    monkeypatch.setattr(os, step, fail)
     with pytest.raises(type(error)):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
@@ -92,8 +91,8 @@ def test_data_reach_the_disk_before_the_name(
         steps.append("rename")
         replace(source, target)
 
-    monkeypatch.setattr(driftrl_io.os, "fsync", logged_fsync)
-    monkeypatch.setattr(driftrl_io.os, "replace", logged_replace)
+    monkeypatch.setattr(os, "fsync", logged_fsync)
+    monkeypatch.setattr(os, "replace", logged_replace)
     write_atomically(tmp_path / "file", b"all of it")
     assert steps == ["all of it", "rename", "directory"]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from driftrl import tracking
 from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import configure
@@ -173,7 +172,7 @@ def test_trackers_that_can_not_be_had(
 ) -> None:
     with pytest.raises(InputError, match="wand"):
         tracker_named("wand", tmp_path, CONFIG)
-    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     sentence = r"Tracking by wandb needs the extra 'track': pip install 'driftrl\[track"
     with pytest.raises(InputError, match=sentence):
         tracker_named("wandb", tmp_path, CONFIG)

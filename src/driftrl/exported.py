@@ -40,7 +40,7 @@ class Policy:
     task: str
     """What it was learned on."""
     episode: int
-    """Episodes that had been lived through when it was exported."""
+    """Episodes learned from when it was exported."""
     weights: tuple[np.ndarray, ...]
     """W of every layer, inputs × outputs."""
     biases: tuple[np.ndarray, ...]

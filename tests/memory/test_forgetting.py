@@ -412,7 +412,8 @@ class Minimal:
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         value: Any = self.m
-        return value(n) if callable(value) else value
+        m: Any = value(n) if callable(value) else value
+        return m
 
 
 def test_defaults_of_a_rule_that_is_only_a_choice_of_m() -> None:
@@ -436,7 +437,9 @@ def test_nonsense_from_a_rule_is_refused(unchecked_types: None, m: Any) -> None:
 
 def test_evidence_before_an_earlier_episode() -> None:
     rows = [EpisodeSummary(n, 10.0 * n, None, 0.5, -1.0 * n) for n in range(1, 6)]
-    evidence = Evidence.of(rows, LazyEpisodes(range(1, 6), pytest.fail))
+    evidence = Evidence.of(
+        rows, LazyEpisodes(range(1, 6), lambda n: pytest.fail(f"episode {n} was read"))
+    )
     assert evidence.returns == (10.0, 20.0, 30.0, 40.0, 50.0)
     before = evidence.before(3)
     assert before.lengths == (1, 2) and before.predictive_loss == (-1.0, -2.0)

@@ -36,7 +36,7 @@ def test_cross_entropy_by_hand() -> None:
 
 def test_it_finds_the_rule() -> None:
     state = termination.initial_state(1, 1, CONFIG, key=jax.random.key(0))
-    step = jax.jit(lambda state, rows: termination.update(state, *rows, CONFIG))
+    step = jax.jit(lambda state, rows: termination.update(state, *rows, config=CONFIG))
     for number in range(600):
         state = step(state, batch(64, seed=number))
     rows = batch(1000, seed=9999)

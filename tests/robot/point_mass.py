@@ -38,11 +38,11 @@ class Point(Machine):
         self.disturb: Callable[[int, Sample], Sample] = lambda step, sample: sample
         """Is given the step of the episode, and may change what is seen."""
 
-    def reset(self, place: EpisodeStart) -> Sample:
-        self.places.append(place)
+    def reset(self, start: EpisodeStart) -> Sample:
+        self.places.append(start)
         self._step = 0
-        start = np.random.default_rng(place.seed).uniform(-1.0, 1.0)
-        self._state = np.array([start, 0.0])
+        position = np.random.default_rng(start.seed).uniform(-1.0, 1.0)
+        self._state = np.array([position, 0.0])
         return self.disturb(0, Sample(self._state.copy(), theta=self._theta))
 
     def step(self, action: np.ndarray) -> Sample:

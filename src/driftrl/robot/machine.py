@@ -180,5 +180,5 @@ class MachineThread:
             function, future = item
             try:
                 future.set_result(function())
-            except Exception as error:  # is reported by whoever asks for the result
+            except Exception as error:  # reported with the result
                 future.set_exception(error)

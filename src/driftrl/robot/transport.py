@@ -148,20 +148,21 @@ class Listener:
 
     def send(self, peer: bytes, message: bytes) -> bool:
         """Send, and return whether the peer is connected and its queue has room."""
-        return self._send(peer, message) == 0
+        return self._send(peer, message) is None
 
     def is_connected(self, peer: bytes, message: bytes) -> bool:
         """Return whether a peer is connected, which a full queue does not change."""
         return self._send(peer, message) != zmq.EHOSTUNREACH
 
-    def _send(self, peer: bytes, message: bytes) -> int:
+    def _send(self, peer: bytes, message: bytes) -> int | None:
+        """Send, and return the error number if the peer takes nothing."""
         try:
             self._socket.send_multipart([peer, message], flags=zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return error.errno
             raise
-        return 0
+        return None
 
     def close(self) -> None:
         """Drop every connection."""

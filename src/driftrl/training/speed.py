@@ -1,6 +1,6 @@
-"""How fast this machine practises, beside how fast it multiplies matrices.
+"""How fast this machine learns, beside how fast it multiplies matrices.
 
-A unit of practice is mostly matrix products.  Those that it can't do without are timed
+An update is mostly matrix products.  Those that it can't do without are timed
 on their own, in the same shapes, the same precision and the same run: together they
 are the least time that a unit can take, and the share of it says what all the rest
 costs.  All take turns, so that other programs on the machine disturb them alike.
@@ -106,7 +106,7 @@ class Speed:
 def products_of_unit(
     config: EnsembleAgentConfig, sizes: tuple[int, int]
 ) -> dict[Product, int]:
-    """Return the products of a unit of practice, and how often each is needed."""
+    """Return the products of an update, and how often each is needed."""
     states, actions = sizes
     batch, members = config.sac.batch_size, config.model.members
     outputs = (states + 1) * (2 if config.model.loss == "likelihood" else 1)
@@ -133,7 +133,7 @@ def products_of_unit(
 def measure(
     config: EnsembleAgentConfig, sizes: tuple[int, int] = (3, 1), rounds: int = ROUNDS
 ) -> Speed:
-    """Time a unit of practice and its products, in turn."""
+    """Time an update and its products, in turn."""
     needed = products_of_unit(config, sizes)
     calls = {product: _repeated(product) for product in needed}
     unit = _practising(config, sizes)
