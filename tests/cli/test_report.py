@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import driftrl
 from driftrl.analysis import report as report_module
 from driftrl.cli.main import main
 from factories import record, write_run, write_study
@@ -114,3 +115,8 @@ def test_many_problems_are_printed_when_asked(
     assert not asked and "--all-figures" in capsys.readouterr().out
     assert main(["report", run, "--returns", "--all-figures"]) == 0
     assert asked == [1]
+
+
+def test_the_function_is_public() -> None:
+    assert {"report", "plot", "load", "regret", "compare"} <= set(driftrl.__all__)
+    assert driftrl.report is report_module.report
