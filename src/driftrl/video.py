@@ -34,7 +34,7 @@ from driftrl.records import CONFIG_FILE, RECORDS_FILE, read_records
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import load_checkpoint, newest
 from driftrl.training.loop import Env, OnReward, Watch, evaluate, unwatched
-from driftrl.training.run_directory import read_config
+from driftrl.training.run_directory import read_config, require_same_version
 from driftrl.training.streams import Purpose, key_for
 
 Frame = UInt8[np.ndarray, "height width 3"]
@@ -403,6 +403,7 @@ def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
         InputError: There is no checkpoint yet.
         CorruptFile: No checkpoint can be read.
     """
+    require_same_version(directory)
     agent = make_agent(config)
     template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
 

@@ -44,8 +44,8 @@ def value_at(schedule: Schedule, clock: int) -> float:
         number = float(value)
     require(
         math.isfinite(number),
-        f"The schedule {schedule!r} returned {shown(value)} at {clock}; it must return "
-        "a finite number.",
+        f"The schedule {getattr(schedule, '__qualname__', schedule)} returned "
+        f"{shown(value)} at {clock}; it must return a finite number.",
     )
     return number
 
