@@ -9,31 +9,9 @@ from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Step
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.presets.tasks import TASKS
+from rollout import moves, play, same
 
-Rows = list[tuple[np.ndarray, float, bool, bool]]
 EVERY = [pytest.param(task, id=task.name) for task in TASKS.values()]
-
-
-def play(env: gymnasium.Env, actions: np.ndarray, seed: int = 7, **place: int) -> Rows:
-    obs, _ = env.reset(seed=seed, options=place or None)
-    rows: Rows = [(obs, 0.0, False, False)]
-    for action in actions:
-        obs, reward, terminated, truncated, _ = env.step(action)
-        rows.append((obs, float(reward), terminated, truncated))
-        if terminated or truncated:
-            break
-    return rows
-
-
-def same(first: Rows, second: Rows) -> bool:
-    return len(first) == len(second) and all(
-        np.array_equal(a[0], b[0]) and a[1:] == b[1:]
-        for a, b in zip(first, second, strict=True)
-    )
-
-
-def moves(task: Task, count: int) -> np.ndarray:
-    return np.random.default_rng(3).uniform(-1, 1, (count, task.action_size))
 
 
 # Unbounded observations are suspicious to Gymnasium's checker.
@@ -51,7 +29,7 @@ def test_gymnasium_makes_and_approves_it(task: Task) -> None:
 def test_theta_and_seed_give_the_trajectory_again_bit_for_bit(task: Task) -> None:
     drift = Step(theta_max=task.nominal, theta_min=0.5 * task.nominal, start=1)
     env = make_env(task.name, drift=drift, clock="episodes")
-    actions = moves(task, 12)
+    actions = moves(12, task.action_size)
     first, weaker, again = (play(env, actions, episode=n) for n in (1, 2, 1))
     assert same(first, again) and not same(first, weaker)
     fresh = make_env(task.name, drift=drift, clock="episodes")
@@ -63,6 +41,6 @@ def test_theta_and_seed_give_the_trajectory_again_bit_for_bit(task: Task) -> Non
 
 @pytest.mark.parametrize("task", EVERY)
 def test_actions_beyond_the_box_are_clipped(task: Task) -> None:
-    env, wild = make_env(task.name), 3.0 * moves(task, 8)
+    env, wild = make_env(task.name), 3.0 * moves(8, task.action_size)
     clipped = play(env, np.clip(wild, -1.0, 1.0), episode=1)
     assert same(play(env, wild, episode=1), clipped)

@@ -48,6 +48,7 @@ def test_a_step_is_gymnasiums(samples: tuple[np.ndarray, ...]) -> None:
     angles, speeds, actions, thetas = samples
     states = PendulumState(jnp.asarray(angles), jnp.asarray(speeds))
     after, rewards = jax.vmap(step)(states, jnp.asarray(actions), jnp.asarray(thetas))
+    assert 100 < (np.abs(after.speed) == MAX_SPEED).sum() < COUNT - 100
     env = gymnasium.make("Pendulum-v1")
     env.reset(seed=0)
     theirs = [
@@ -60,36 +61,16 @@ def test_a_step_is_gymnasiums(samples: tuple[np.ndarray, ...]) -> None:
     np.testing.assert_allclose(rewards, [gain for _, gain in theirs], atol=1e-6, rtol=0)
 
 
-def test_the_speed_limit_was_among_the_samples(
-    samples: tuple[np.ndarray, ...],
-) -> None:
-    angles, speeds, actions, thetas = samples
-    states = PendulumState(jnp.asarray(angles), jnp.asarray(speeds))
-    after, _ = jax.vmap(step)(states, jnp.asarray(actions), jnp.asarray(thetas))
-    at_limit = np.abs(after.speed) == MAX_SPEED
-    assert 100 < at_limit.sum() < COUNT - 100
-
-
-@pytest.mark.parametrize("repeat", [1, 2, 5])
-def test_a_held_action_is_a_loop_of_steps(repeat: int) -> None:
+def test_a_held_action_is_a_loop_of_steps() -> None:
     state = PendulumState(jnp.asarray(2.5), jnp.asarray(-1.5))
     action, theta = jnp.asarray(0.7), jnp.asarray(1.7)
-    held, total = repeated_step(state, action, theta, repeat)
+    held, total = repeated_step(state, action, theta, 5)
     expected = 0.0
-    for _ in range(repeat):
+    for _ in range(5):
         state, gained = step(state, action, theta)
         expected += float(gained)
     np.testing.assert_allclose([*held], [*state], rtol=1e-14)
     assert float(total) == pytest.approx(expected, rel=1e-14)
-
-
-def test_left_and_right_are_the_same(samples: tuple[np.ndarray, ...]) -> None:
-    angles, speeds, actions, thetas = map(jnp.asarray, samples)
-    after, rewards = jax.vmap(step)(PendulumState(angles, speeds), actions, thetas)
-    mirrored, same = jax.vmap(step)(PendulumState(-angles, -speeds), -actions, thetas)
-    np.testing.assert_allclose(mirrored.angle, -after.angle, atol=1e-12)
-    np.testing.assert_allclose(mirrored.speed, -after.speed, atol=1e-12)
-    np.testing.assert_allclose(same, rewards, atol=1e-12)
 
 
 def test_an_observation_tells_the_state(samples: tuple[np.ndarray, ...]) -> None:

@@ -5,13 +5,12 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.config.run import EnvironmentConfig, ExtraDrift
+from driftrl.config.run import ExtraDrift
 from driftrl.drift.schedules import Constant, Step
 from driftrl.envs import rccar
 from driftrl.envs.drifting import known_reward, make_env
@@ -20,10 +19,10 @@ from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Reset, Window
 from driftrl.presets.tasks import TASKS
+from rollout import moves, play, same
 
 TASK = TASKS["rccar"]
 SETTINGS = TASK.environment
-Rows = list[tuple[np.ndarray, float, bool, bool, dict[str, Any]]]
 
 
 def car(**settings: Any) -> RCCarPlant:
@@ -37,33 +36,10 @@ def quiet(**values: float) -> RCCarPlant:
     return plant
 
 
-def moves(count: int) -> np.ndarray:
-    return np.random.default_rng(4).uniform(-1, 1, (count, 2))
-
-
-def play(env: gymnasium.Env, actions: np.ndarray, seed: int = 3, **place: int) -> Rows:
-    obs, info = env.reset(seed=seed, options=place or None)
-    return [(obs, 0.0, False, False, info), *(env.step(action) for action in actions)]  # pyright: ignore[reportReturnType]
-
-
-def same(first: Rows, second: Rows) -> bool:
-    return all(
-        np.array_equal(a[0], b[0]) and a[1:4] == b[1:4]
-        for a, b in zip(first, second, strict=True)
-    )
-
-
-# The whole
-
-
-# Positions and speeds have no bounds, which its checker finds suspicious.
-
-
 def test_the_task_is_the_papers() -> None:
     thetas = [TASK.drift(n) for n in (1, 14, 15, 16, 17, 18, 30)]
     expected = [1, 1, 0.25 ** (1 / 3), 0.25 ** (2 / 3), 0.25, 0.25, 0.25]
     np.testing.assert_allclose(thetas, expected, rtol=1e-12)
-    assert np.round(thetas[2:4], 3).tolist() == [0.630, 0.397]
     assert TASK.episodes == 30 and SETTINGS.steps == 200
     reset, window = (configure("rccar", name) for name in ("r-ombrl", "sw-ombrl"))
     assert reset.forgetting == Reset(period=15)
@@ -77,11 +53,11 @@ def test_the_task_is_the_papers() -> None:
 
 def test_without_noise_and_delay_it_is_the_functional_car() -> None:
     plant = quiet(action_delay=0.0, throttle=0.7)
-    rows = play(plant, moves(40))
+    rows = play(plant, moves(40, 2))
     state = CarState(*_state_of(rows[0][0]).tolist())
     with jax.enable_x64(True):
         step = jax.jit(rccar.step)
-        for action, row in zip(moves(40), rows[1:], strict=True):
+        for action, row in zip(moves(40, 2), rows[1:], strict=True):
             state = step(state, jnp.asarray(action), 0.7)
             np.testing.assert_allclose(row[0][:7], rccar.observe(state), atol=1e-10)
 
@@ -97,60 +73,22 @@ def test_an_episode_has_its_length_and_never_ends_before() -> None:
     assert all(np.isfinite(row[0]).all() for row in rows)
 
 
-# Reproducibility
-
-
-def test_nothing_survives_a_reset() -> None:
-    env = make_env("rccar")
-    first = play(env, moves(30))
-    play(env, np.ones((17, 2)), seed=9)  # commands under way, a memory, other noise
-    assert same(first, play(env, moves(30), episode=1))
-
-
-# Throttle
-
-
-# Delay
-
-
-@pytest.mark.parametrize("delay", [0, 1, 3, 5])
-def test_a_command_arrives_so_many_steps_late(delay: int) -> None:
-    plant = quiet(action_delay=delay)
-    pushed = np.zeros((9, 2))
-    pushed[0] = [0.0, 1.0]
-    still, moved = play(plant, np.zeros((9, 2))), play(plant, pushed)
-    differs = [
-        not np.array_equal(a[0][:7], b[0][:7])
-        for a, b in zip(still, moved, strict=True)
-    ]
-    assert differs.index(True) == 1 + delay
-
-
-def test_a_delayed_drive_is_the_drive_after_three_idle_steps() -> None:
-    waiting = np.concatenate([np.zeros((3, 2)), moves(23)[:20]])
-    late, prompt = play(quiet(), moves(23)), play(quiet(action_delay=0), waiting)
-    for one, other in zip(late, prompt, strict=True):
-        np.testing.assert_array_equal(one[0][:7], other[0][:7])
-
-
-# Memory
+@pytest.mark.parametrize("delay", [1, 3, 5])
+def test_a_delayed_drive_is_the_drive_after_idle_steps(delay: int) -> None:
+    waiting = np.concatenate([np.zeros((delay, 2)), moves(23, 2)[:-delay]])
+    late = play(quiet(action_delay=delay), moves(23, 2))
+    prompt = play(quiet(action_delay=0), waiting)
+    for row, other in zip(late, prompt, strict=True):
+        np.testing.assert_array_equal(row[0][:7], other[0][:7])
 
 
 def test_the_last_three_commands_are_observed_oldest_first() -> None:
-    actions = moves(6)
+    actions = moves(6, 2)
     rows = play(car(), actions)
     padded = np.concatenate([np.zeros((3, 2)), actions])
     for number, row in enumerate(rows):
         np.testing.assert_array_equal(row[0][7:], padded[number : number + 3].ravel())
     np.testing.assert_array_equal(rows[-1][0][11:], actions[-1])  # the newest
-
-
-def test_commands_beyond_the_box_are_clipped_and_so_remembered() -> None:
-    wild, tame = play(car(), 3 * moves(20)), play(car(), np.clip(3 * moves(20), -1, 1))
-    assert same(wild, tame)
-
-
-# Noise
 
 
 def test_noise_has_the_stated_size_and_leaves_the_car_alone() -> None:
@@ -163,7 +101,7 @@ def test_noise_has_the_stated_size_and_leaves_the_car_alone() -> None:
         noisy.set_parameters({"observation_noise": factor})
         offs = []
         for seed in range(12):
-            rows, truth = (play(plant, moves(60), seed) for plant in (noisy, exact))
+            rows, truth = (play(plant, moves(60, 2), seed) for plant in (noisy, exact))
             offs += [
                 _state_of(a[0]) - _state_of(b[0])
                 for a, b in zip(rows, truth, strict=True)
@@ -175,16 +113,6 @@ def test_noise_has_the_stated_size_and_leaves_the_car_alone() -> None:
         np.testing.assert_allclose(off.std(axis=0), factor * expected, rtol=0.1)
         limit = 4 * factor * expected / np.sqrt(len(off))
         assert (np.abs(off.mean(axis=0)) < limit).all()
-        independent = np.corrcoef(off.T) - np.eye(6)
-        assert np.abs(independent).max() < 0.15
-
-
-def test_the_heading_is_noisy_before_it_becomes_sine_and_cosine() -> None:
-    for row in play(car(), moves(20)):
-        assert np.hypot(row[0][2], row[0][3]) == pytest.approx(1.0, abs=1e-12)
-
-
-# Starts
 
 
 def test_starts_are_spread_as_stated() -> None:
@@ -198,9 +126,6 @@ def test_starts_are_spread_as_stated() -> None:
     np.testing.assert_allclose(
         starts[:, 3:].std(axis=0), [0.005, 0.005, 0.02], rtol=0.08
     )
-    # Each is drawn for itself.
-    together = np.corrcoef(np.column_stack([off, starts[:, 3:]]).T) - np.eye(6)
-    assert np.abs(together).max() < 0.15
 
 
 def test_it_may_start_anywhere_in_the_arena() -> None:
@@ -212,9 +137,6 @@ def test_it_may_start_anywhere_in_the_arena() -> None:
     np.testing.assert_allclose(
         starts[:, :3].std(axis=0), (high - low) / np.sqrt(12), rtol=0.08
     )
-
-
-# Reward
 
 
 def test_the_reward_charges_for_the_command_as_it_was_given() -> None:
@@ -229,43 +151,33 @@ def test_the_reward_charges_for_the_command_as_it_was_given() -> None:
 def test_the_reward_is_that_of_the_measured_pose() -> None:
     known = known_reward(TASK, SETTINGS)
     assert known is not None
-    rows = play(make_env("rccar"), moves(25))
+    rows = play(make_env("rccar"), moves(25, 2))
     with jax.enable_x64(True):
-        for before, action, after in zip(rows, moves(25), rows[1:], strict=False):
+        for before, action, after in zip(rows, moves(25, 2), rows[1:], strict=False):
             arrays = map(jnp.asarray, (before[0], action, after[0]))
             assert after[1] == pytest.approx(float(known(*arrays)), rel=1e-12)
 
 
-# Held commands
-
-
 def test_a_held_command_sums_rewards_and_skips_states() -> None:
     twice = RCCarPlant(replace(SETTINGS, action_repeat=2))
-    slow = play(twice, moves(20))
-    fast = play(car(), moves(20).repeat(2, axis=0))
+    slow = play(twice, moves(20, 2))
+    fast = play(car(), moves(20, 2).repeat(2, axis=0))
     for number in range(1, 21):
         np.testing.assert_array_equal(slow[number][0][:7], fast[2 * number][0][:7])
         parts = fast[2 * number - 1][1] + fast[2 * number][1]
         assert slow[number][1] == pytest.approx(parts, rel=1e-12)
-    np.testing.assert_array_equal(slow[20][0][7:], moves(20)[17:].ravel())
-    assert play(twice, moves(100))[-1][3]
-
-
-# Flags
+    np.testing.assert_array_equal(slow[20][0][7:], moves(20, 2)[17:].ravel())
+    assert play(twice, moves(100, 2))[-1][3]
 
 
 @pytest.mark.parametrize(
     ("state", "parked", "lost"),
     [
         ((0.03, -0.03, 0.1, 0.1, 0.1, 0.1), True, False),
-        ((0.03, -0.03, 2 * np.pi - 0.1, 0.0, 0.0, 0.0), True, False),
         ((0.06, 0.0, 0.0, 0.0, 0.0, 0.0), False, False),
         ((0.0, 0.0, 0.21, 0.0, 0.0, 0.0), False, False),
-        ((0.0, 0.0, np.pi, 0.0, 0.0, 0.0), False, False),
         ((0.0, 0.0, 0.0, 0.3, 0.0, 0.41), False, False),
         ((2.81, 0.0, 0.0, 0.0, 0.0, 0.0), False, True),
-        ((-1.41, 0.0, 0.0, 0.0, 0.0, 0.0), False, True),
-        ((0.0, 1.51, 0.0, 0.0, 0.0, 0.0), False, True),
         ((0.0, -2.61, 0.0, 0.0, 0.0, 0.0), False, True),
         ((2.79, -2.59, 0.0, 0.0, 0.0, 0.0), False, False),
     ],
@@ -277,13 +189,10 @@ def test_flags(state: tuple[float, ...], parked: bool, lost: bool) -> None:
     assert plant._flags() == {"goal_reached": parked, "out_of_bounds": lost}
 
 
-# Specimens
-
-
 def test_specimens_drive_differently_and_each_as_before() -> None:
     cars = [car(specimen=number) for number in (0, 1, 2, 1)]
-    nominal, first, second, again = (play(plant, moves(30)) for plant in cars)
-    assert same(first, again) and same(nominal, play(car(), moves(30)))
+    nominal, first, second, again = (play(plant, moves(30, 2)) for plant in cars)
+    assert same(first, again) and same(nominal, play(car(), moves(30, 2)))
     assert not same(nominal, first) and not same(first, second)
 
 
@@ -293,15 +202,6 @@ def test_only_a_task_with_ranges_has_specimens() -> None:
     for task in ("pendulum", "hopper"):
         with pytest.raises(InputError, match="received 2"):
             configure(task, "sombrl", change)
-    with pytest.raises(InputError, match="received 1"):
-        make_env("pendulum", EnvironmentConfig(specimen=1))
-    with pytest.raises(InputError, match="received -1"):
-        EnvironmentConfig(specimen=-1)
-    with pytest.raises(InputError, match="received 1.5"):
-        configure("rccar", "sombrl", {"environment": {"specimen": 1.5}})
-
-
-# Drift of the rest
 
 
 def test_delay_and_noise_may_drift_too() -> None:
@@ -310,21 +210,21 @@ def test_delay_and_noise_may_drift_too() -> None:
     still = ExtraDrift("observation_noise", Constant(value=0.0))
     env = make_env("rccar", settings, drift, extra_drifts=(still,))
     assert env.reset(seed=0)[1]["theta"] == 5.0
-    late, nominal = play(env, moves(20), episode=1), play(env, moves(20), episode=2)
+    late, nominal = (
+        play(env, moves(20, 2), episode=1),
+        play(env, moves(20, 2), episode=2),
+    )
     assert not same(late, nominal)
-    assert same(nominal, play(quiet(), moves(20)))
+    assert same(nominal, play(quiet(), moves(20, 2)))
 
 
 def test_an_unnamed_parameter_is_nominal_again() -> None:
     plant = car()
-    nominal = play(plant, moves(20))
+    nominal = play(plant, moves(20, 2))
     plant.set_parameters({"throttle": 0.3, "action_delay": 1.0})
-    assert not same(nominal, play(plant, moves(20)))
+    assert not same(nominal, play(plant, moves(20, 2)))
     plant.set_parameters({"throttle": 1.0})
-    assert same(nominal, play(plant, moves(20)))
-
-
-# Refusals
+    assert same(nominal, play(plant, moves(20, 2)))
 
 
 @pytest.mark.parametrize(
@@ -338,8 +238,6 @@ def test_bad_parameters(values: dict[str, float]) -> None:
 def test_bad_settings() -> None:
     with pytest.raises(InputError, match="noise_std"):
         car(noise_std=0.1)
-    with pytest.raises(InputError, match="hanging"):
-        car(start="hanging")
     for change in ({"start": "hanging"}, {"terminates": True}):
         with pytest.raises(InputError, match=next(iter(change))):
             configure("rccar", "sombrl", {"environment": change})
