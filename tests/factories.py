@@ -1,11 +1,15 @@
 """Records, runs and small configurations that tests of all areas share."""
 
+import contextlib
+import json
+import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from driftrl.config.toml import toml_text
@@ -87,6 +91,70 @@ def write_run(
     rows = "".join(encode_record(row) + "\n" for row in run.records)
     (directory / "episodes.jsonl").write_text(rows)
     return directory
+
+
+def rows_of(directory: Path) -> list[dict[str, Any]]:
+    """Return the rows of a run without checksum and the seconds that they took."""
+    lines = (directory / "episodes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    timed = ("wall_s", "sum")
+    return [{k: v for k, v in row.items() if k not in timed} for row in rows]
+
+
+def ignore(_: object) -> None:
+    """Do nothing, in place of a callback."""
+
+
+class Stop(Exception):
+    """Raised by ``stop_after``."""
+
+
+def stop_after(episode: int) -> Callable[[EpisodeRecord], None]:
+    """Return a callback that ends a run after an episode."""
+
+    def stop(row: EpisodeRecord) -> None:
+        if row.episode == episode:
+            raise Stop
+
+    return stop
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[tuple[list[int], Callable[[EpisodeRecord], None]]]:
+    """Note after how many episodes JAX compiles; the callback counts episodes."""
+    compiled: list[int] = []
+    done = 0
+
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:
+        if "backend_compile" in event:
+            compiled.append(done)
+
+    def count(row: EpisodeRecord) -> None:
+        nonlocal done
+        done = row.episode
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield compiled, count
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def worker_of(directory: Path) -> int | None:
+    """Return the process that runs in a directory."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if b"driftrl.engines.worker" in words and os.fsencode(directory) in words:
+                return int(process.name)
+    return None
+
+
+def write_hostile_files(directory: Path) -> None:
+    """Write modules that leave ``*.executed`` and fail if they are ever imported."""
+    text = "open(__file__ + '.executed', 'w'); raise RuntimeError('executed')"
+    for name in ("numpy", "driftrl", "jax", "submitit", "ray"):
+        (directory / f"{name}.py").write_text(text)
 
 
 def made_up_optimum(theta: float) -> float:

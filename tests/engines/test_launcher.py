@@ -100,13 +100,6 @@ def test_status_counts_episodes_of_running_and_ended_runs(tmp_path: Path) -> Non
     assert engine.closed and not engine.left
 
 
-def test_no_more_jobs_are_started_than_the_engine_takes(tmp_path: Path) -> None:
-    engine = ScriptedEngine({0: [[*DONE]], 1: [[*DONE]]}, max_jobs=1)
-    running: list[int] = []
-    play(engine, tmp_path, on_status=lambda s: running.append(len(s.running)))
-    assert max(running) == 1 and engine.started == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("script", "restarts", "starts", "fails"),
     [
@@ -167,23 +160,11 @@ def test_a_finished_run_whose_last_row_is_torn_is_resumed(tmp_path: Path) -> Non
     assert engine.started == [0]
 
 
-def test_the_reason_of_a_failure_is_in_the_log_once(tmp_path: Path) -> None:
-    engine = ScriptedEngine({0: [["wait"] * 9], 1: [["broken"]]})
-    hung, broken = play(engine, tmp_path, patience=2.0)[::-1]
-    assert hung.log.read_text() == f"{hung.reason}\n"
-    assert broken.log.read_text() == "broken\n"
-    play(ScriptedEngine({0: [["finish"]], 1: [["broken"]]}), tmp_path)
-    assert broken.log.read_text() == "broken\n"
-
-
 @pytest.mark.parametrize(
     ("table", "key"),
     [
         ("patience_minutes = 0", "patience_minutes"),
         ("resources = { cores = 0 }", "cores"),
-        ("resources = { memory_gb = -1 }", "memory_gb"),
-        ("resources = { accelerators = -1 }", "accelerators"),
-        ("resources = { minutes = -1 }", "minutes"),
         ("slurm = { particion = 'x' }", "engine.slurm.partition"),
         ("ray = { shared_disk = false }", "engine.ray.shared_disk"),
     ],

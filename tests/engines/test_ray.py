@@ -244,13 +244,6 @@ def test_a_cluster_that_can_not_be_used_is_refused(
     assert ray.settings == {}
 
 
-def test_ray_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"driftrl\[ray\]"):
-        RayEngine(EngineConfig(ray=RayConfig(address="auto")))
-    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-
-
 WORKER = """
 import os, sys, time
 print(os.environ["OMP_NUM_THREADS"], len(sys.stdin.read()), flush=True)

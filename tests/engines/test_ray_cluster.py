@@ -6,7 +6,6 @@ Needs the extra ``ray`` and takes minutes: ``make test-ray``.
 import contextlib
 import fcntl
 import importlib
-import json
 import os
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from driftrl.engines.launcher import Status, episodes_done, run_all
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.ray import RayEngine
 from driftrl.training.study import Study
+from factories import TINY, rows_of, worker_of, write_hostile_files
 
 pytestmark = [
     pytest.mark.ray,
@@ -45,12 +45,9 @@ STUDY: dict[str, Any] = {
     "settings": {
         "episodes": 30,
         "forget_after": 2,
-        "environment": {"sim_steps": 40, "noise_std": 0.01},
-        "drift": {"start": 2},
-        "agent": {
-            "model": {"fit_steps": 5, "refit_every": 2},
-            "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
-        },
+        "environment": TINY["environment"],
+        "drift": TINY["drift"],
+        "agent": TINY["agent"],
     },
 }
 SMALL = EngineConfig(Resources(memory_gb=0.5))
@@ -65,29 +62,15 @@ def two(episodes: int) -> list[RunConfig]:
     return [overridden(run, {"episodes": episodes}) for run in runs]
 
 
-def rows(directory: Path) -> list[dict[str, Any]]:
-    lines = (directory / "episodes.jsonl").read_text().splitlines()
-    return [{**json.loads(line), "wall_s": None} for line in lines]
-
-
 def assert_as_on_this_machine(runs: list[RunConfig], out: Path) -> None:
     """Run the same runs locally, and compare the records."""
     local = out.parent / "local"
     cores = len(os.sched_getaffinity(0))
     assert run_all(runs, local, LocalEngine(cores), on_status=lambda _: None) == ()
     for run in runs:
-        assert len(rows(out / run.name)) == run.episodes
-        assert rows(out / run.name) == rows(local / run.name), run.name
-
-
-def process_of(name: str) -> int | None:
-    """Return the worker of a run."""
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (place / "cmdline").read_bytes().decode().split("\0")
-            if "driftrl.engines.worker" in words and f"/{name}" in "".join(words):
-                return int(place.name)
-    return None
+        rows = rows_of(out / run.name)
+        assert len(rows) == run.episodes
+        assert rows == rows_of(local / run.name), run.name
 
 
 def parent_of(process: int) -> int:
@@ -120,7 +103,7 @@ class Killer:
         if waits or len(self.kept) == self.limit:
             return
         for name in status.running:
-            process = process_of(name)
+            process = worker_of(self.out / name)
             if process is not None and self._has_finished_an_episode(name, process):
                 self.kept.append((name, stamps(self.out / name)))
                 victim = parent_of(process) if len(self.kept) % 2 else process
@@ -194,9 +177,7 @@ def test_a_killed_driver_is_restarted_beside_hostile_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("numpy", "driftrl", "jax", "ray"):
-        text = "open(__file__ + '.executed', 'w'); raise RuntimeError('executed')"
-        (tmp_path / f"{name}.py").write_text(text)
+    write_hostile_files(tmp_path)
     runs = study(methods=["sw-ombrl"])
     words = command(tmp_path, methods=["sw-ombrl"])
     driver = subprocess.Popen(words)
@@ -240,7 +221,7 @@ def test_failures_and_shutdown_on_a_cluster_on_loopback(tmp_path: Path) -> None:
 
     wait_for(has_begun, 300)
     assert [job.is_running for job in jobs] == [True, False]
-    process = process_of(endless.name)
+    process = worker_of(places[0])
     engine.shutdown(jobs)
     assert process is not None and not Path(f"/proc/{process}").exists()
     with open(places[0] / "lock") as lock:

@@ -66,15 +66,9 @@ def test_what_sbatch_is_asked_for() -> None:
         ({"at_once": -1}, "-1"),
         ({"extra": {"q os": "a"}}, "'q os'"),
         ({"extra": {"qos\ntouch": "a"}}, r"'qos\\ntouch'"),
-        ({"extra": {"": "a"}}, "''"),
         ({"extra": {"qos": "a\ntouch b"}}, r"'a\\ntouch b'"),
-        ({"extra": {"qos": "a\rb"}}, r"'a\\rb'"),
-        ({"extra": {"qos": ""}}, "''"),
-        ({"extra": {"qos": False}}, "False"),
         ({"extra": {"qos": ["a"]}}, r"\['a'\]"),
         ({"extra": {"cpus_per_task": 2}}, "'cpus_per_task'"),
-        ({"extra": {"Open_Mode": "a"}}, "'Open_Mode'"),
-        ({"setup": ["a", " "]}, "' '"),
         ({"setup": ["a\nb"]}, r"'a\\nb'"),
     ],
 )
@@ -202,13 +196,9 @@ def test_shutdown_leaves_the_jobs_and_says_how_to_cancel_them(
         ("COMPLETING", "2", 0, "the last line", False),
         ("FAILED", "-9", 1, "signal 9", True),
         ("OUT_OF_MEMORY", "-9", 1, "memory_gb = 2", False),
-        ("OUT_OF_MEMORY", "begun", 1, "memory_gb = 2", False),
         ("CANCELLED", "begun", 1, "cancelled", False),
-        ("CANCELLED", "", 0, "cancelled", False),
         ("TIMEOUT", "begun", 1, "TIMEOUT", True),
-        ("NODE_FAIL", "begun", 1, "NODE_FAIL", True),
         ("NODE_FAIL", "begun", 2, None, False),
-        ("PREEMPTED", "", 0, "PREEMPTED", True),
         ("FAILED", "begun", 1, "FAILED", True),
         ("FAILED", "", 0, "no such module", False),
         ("", "begun", 1, "forgot", True),
@@ -243,12 +233,7 @@ def test_how_jobs_end(
 
 @pytest.mark.parametrize(
     ("state", "status"),
-    [
-        ("PENDING", ""),
-        ("RUNNING", "begun"),
-        ("RUNNING", "-9"),
-        ("A_NEW_STATE", "begun"),
-    ],
+    [("PENDING", ""), ("RUNNING", "-9"), ("A_NEW_STATE", "begun")],
 )
 def test_jobs_that_go_on_are_noted(
     slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, status: str
@@ -330,12 +315,7 @@ class Job:
         ("raise SystemExit(2)", "", "2", 2),
         ("import os; os.kill(os.getpid(), 9)", "", "-9", 137),
         # A warning of the time limit is for submitit, not for the worker.
-        (
-            "import os; os.kill(os.getpid(), 10); os.kill(os.getpid(), 12)",
-            "",
-            "0",
-            None,
-        ),
+        ("import os; os.kill(os.getpid(), 10)", "", "0", None),
     ],
 )
 def test_what_a_job_reports(

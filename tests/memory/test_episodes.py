@@ -4,9 +4,7 @@ import dataclasses
 import os
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.errors import CorruptFile, InputError
-from driftrl.memory import episodes
 from driftrl.memory.episodes import (
     EpisodeMemory,
     load_episode,
@@ -25,7 +22,6 @@ from driftrl.memory.episodes import (
 from driftrl.memory.forgetting import EpisodeSummary
 from driftrl.types import Data, Episode, Precision
 
-Unchecked = Callable[[ModuleType], Any]
 ARRAYS = ("obs", "actions", "rewards", "next_obs")
 
 
@@ -58,15 +54,6 @@ def _filled(*lengths: int) -> EpisodeMemory:
     return memory
 
 
-def test_memory_counts_episodes_and_their_lengths() -> None:
-    assert len(EpisodeMemory(3, 2)) == 0
-    assert EpisodeMemory(3, 2).lengths == ()
-    memory = _filled(4, 1, 7)
-    assert len(memory) == 3
-    assert memory.lengths == (4, 1, 7)
-    _assert_equal(memory.episode(2), _episode(1, seed=1))
-
-
 @given(st.lists(st.integers(1, 6), max_size=6), st.data())
 def test_since_joins_the_newest_episodes(lengths: list[int], data: Any) -> None:
     first = data.draw(st.integers(1, len(lengths) + 1))
@@ -85,19 +72,6 @@ def _row(data: Any, t: int) -> list[float]:
     ).tolist()
 
 
-def test_since_counts_the_transitions_before() -> None:
-    memory = _filled(4, 1, 7)
-    assert [memory.since(m).offset for m in (1, 2, 3, 4)] == [0, 4, 5, 12]
-
-
-@pytest.mark.parametrize("lengths", [(), (4, 1)])
-def test_no_data_still_have_their_columns(lengths: tuple[int, ...]) -> None:
-    nothing = _filled(*lengths).since(len(lengths) + 1)
-    assert len(nothing) == 0
-    assert nothing.obs.shape == nothing.next_obs.shape == (0, 3)
-    assert nothing.actions.shape == (0, 2)
-
-
 def test_stored_episodes_cannot_be_changed() -> None:
     memory = EpisodeMemory(3, 2)
     episode = _episode(4)
@@ -110,18 +84,6 @@ def test_stored_episodes_cannot_be_changed() -> None:
                 getattr(stored, name)[0] = 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(memory.episode(1), "obs", episode.obs)  # noqa: B010
-
-
-def _rounded(episode: Episode) -> Episode:
-    """Return an episode in single precision."""
-    single = {name: getattr(episode, name).astype(np.float32) for name in ARRAYS}
-    return dataclasses.replace(episode, **single)
-
-
-def test_single_precision_is_stored_without_loss() -> None:
-    memory = EpisodeMemory(3, 2)
-    memory.append(_rounded(_episode(4)))
-    _assert_equal(memory.episode(1), _rounded(_episode(4)))
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
@@ -142,14 +104,6 @@ def test_a_file_holds_what_the_memory_holds(
         _assert_equal(again.since(1), load_episode(tmp_path, 1), wanted)
 
 
-def test_single_precision_takes_half_the_room(tmp_path: Path) -> None:
-    sizes = [
-        save_episode(tmp_path, 1, _episode(1000), precision).stat().st_size
-        for precision in (np.float32, np.float64)
-    ]
-    assert sizes[0] == pytest.approx(0.5 * sizes[1], rel=0.05)
-
-
 def test_refusals() -> None:
     memory = _filled(4, 2)
     for first in (0, -1, 4):
@@ -165,48 +119,6 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="at least one transition"):
         memory.append(_episode(0))
     assert memory.lengths == (4, 2)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"rewards": np.zeros(3)},
-        {"actions": np.zeros((3, 2))},
-        {"next_obs": np.zeros((4, 2))},
-        {"rewards": np.zeros((4, 1))},
-        {"actions": np.zeros(4)},
-    ],
-)
-def test_arrays_that_do_not_fit_together_are_refused(
-    unchecked: Unchecked, change: dict[str, Any]
-) -> None:
-    wrong = SimpleNamespace(**{**vars(_episode(4)), **change})
-    with pytest.raises(
-        InputError, match=r"An episode of T steps needs states \[T, S\]"
-    ):
-        unchecked(episodes).EpisodeMemory(3, 2).append(wrong)
-
-
-@pytest.mark.parametrize("terminated", [False, True])
-def test_episodes_come_back_from_disk(tmp_path: Path, terminated: bool) -> None:
-    episode = _episode(5, terminated=terminated)
-    path = save_episode(tmp_path / "run" / "memory", 1, episode)
-    assert path == tmp_path / "run" / "memory" / "000001.npz"
-    loaded = load_episode(tmp_path / "run" / "memory", 1)
-    _assert_equal(loaded, episode)
-    assert loaded.terminated is terminated
-    assert not loaded.obs.flags.writeable
-
-
-def test_a_memory_comes_back_from_disk(tmp_path: Path) -> None:
-    memory = _filled(4, 1, 7)
-    for number in (1, 2, 3):
-        save_episode(tmp_path, number, memory.episode(number))
-    loaded = _loaded(tmp_path, [4, 1, 7])
-    assert loaded.lengths == memory.lengths
-    _assert_equal(loaded.since(2), memory.since(2))
-    assert _loaded(tmp_path, [4, 1]).lengths == (4, 1)
-    assert _loaded(tmp_path, []).since(1).obs.shape == (0, 3)
 
 
 def _loaded(directory: Path, lengths: list[int], first: int = 1) -> EpisodeMemory:
@@ -252,13 +164,6 @@ def test_released_episodes_are_read_again(tmp_path: Path) -> None:
     for each in (memory, loaded):
         each.append(_episode(2, seed=9))
     _assert_equal(loaded.since(2), memory.since(2))
-
-
-def test_an_episode_that_did_not_count_is_replaced(tmp_path: Path) -> None:
-    save_episode(tmp_path, 1, _episode(4))
-    save_episode(tmp_path, 1, _episode(6, seed=9))
-    _assert_equal(load_episode(tmp_path, 1), _episode(6, seed=9))
-    assert [path.name for path in tmp_path.iterdir()] == ["000001.npz"]
 
 
 def test_the_same_episode_gives_the_same_bytes(
@@ -340,36 +245,6 @@ def test_other_contents_are_damaged(tmp_path: Path) -> None:
     ):
         np.savez(tmp_path / "other.npz", **arrays)
         _assert_damaged(tmp_path, (tmp_path / "other.npz").read_bytes())
-
-
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize("kind", [np.int64, np.float16])
-def test_numbers_of_another_kind_are_damaged(tmp_path: Path, kind: Any) -> None:
-    arrays = {name: getattr(_episode(2), name) for name in ARRAYS}
-    arrays["rewards"] = np.zeros(2, kind)
-    np.savez(tmp_path / "other.npz", **arrays, terminated=np.array(False))
-    _assert_damaged(tmp_path, (tmp_path / "other.npz").read_bytes())
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    save_episode(tmp_path, 1, _episode(2))
-    with pytest.raises(CorruptFile, match=r"Episode 2 is missing.*000002\.npz"):
-        _loaded(tmp_path, [2, 2])
-
-
-def test_episodes_on_disk_are_numbered_from_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"numbered from 1; received 0\."):
-        save_episode(tmp_path, 0, _episode(2))
-
-
-def test_since_marks_where_the_task_ended() -> None:
-    memory = EpisodeMemory(3, 2)
-    for length, terminated in ((2, True), (3, False), (1, True)):
-        memory.append(_episode(length, terminated=terminated))
-    ends = [False, True, False, False, False, True]
-    assert memory.since(1).terminated.tolist() == ends
-    assert memory.since(2).terminated.tolist() == ends[2:]
-    assert memory.since(4).terminated.tolist() == []
 
 
 def test_released_episodes_keep_their_number_and_length() -> None:

@@ -15,8 +15,6 @@ from driftrl.errors import InputError, shown
 from driftrl.memory import forgetting
 from driftrl.memory.episodes import LazyEpisodes
 from driftrl.memory.forgetting import (
-    ENDLESS,
-    FORGETTING,
     Doubling,
     EpisodeSummary,
     Evidence,
@@ -190,17 +188,6 @@ def test_first_retained_in_transitions_computed_by_hand() -> None:
     assert of(Window(10, unit="transitions")) == [1, 1, 1, 1, 3, 5, 6, 6]
 
 
-def test_the_text_leaves_the_episode_after_a_reset_without_data() -> None:
-    period = 5
-    empty = [
-        n
-        for n in range(2, 20)
-        if Reset(period, index="text").first_retained(n, Evidence()) == n
-    ]
-    assert empty == [6, 11, 16]
-    assert all(Reset(period).first_retained(n, Evidence()) < n for n in range(2, 20))
-
-
 def test_doubling_by_hand() -> None:
     """Epochs 1; 2-3; 4-7; 8-15; 16-31 with spans 1, 2, 2, 3, 4."""
 
@@ -244,27 +231,6 @@ def test_doubling_spans_no_more_than_its_epoch_asks_for(
         assert m >= start - 1
 
 
-@given(n=st.integers(1, 2000))
-def test_doubling_costs_a_constant_factor(n: int) -> None:
-    """Summed over epochs, L^{3/4} is at most 1/(1 - 2^{-3/4}) times N^{3/4}."""
-    epoch, start = Doubling().epoch(n)
-    before = sum(2 ** (0.75 * i) for i in range(epoch))
-    paid = before + (n - start + 1) ** 0.75
-    assert paid <= n**0.75 / (1 - 2**-0.75)
-
-
-def test_registry_has_every_kind() -> None:
-    assert list(FORGETTING) == ["keep_all", "reset", "window", "doubling", "since"]
-    assert all(rule.kind == kind for kind, rule in FORGETTING.items())
-    assert {FORGETTING[kind]() for kind in FORGETTING} == {
-        KeepAll(),
-        Reset(10, "episodes", "algorithm"),
-        Window(10, "episodes"),
-        Doubling(1.0, 1, "reset"),
-        Since(1, KeepAll()),
-    }
-
-
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -286,15 +252,6 @@ def test_registry_has_every_kind() -> None:
 def test_bad_fields_are_refused(plain: Any, kind: str, values: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=str(list(values.values())[-1])):
         plain.FORGETTING[kind](**values)
-
-
-@pytest.mark.parametrize("rule", [Reset(5, "transitions"), Window(5, "transitions")])
-@pytest.mark.parametrize("n", [2, 4])
-def test_lengths_must_be_those_of_the_episodes_before(
-    rule: ForgettingRule, n: int
-) -> None:
-    with pytest.raises(InputError, match=f"episode {n}"):
-        rule.first_retained(n, Evidence((3, 3)))
 
 
 def test_most_transitions_by_hand() -> None:
@@ -345,12 +302,6 @@ def test_clock_of_each_rule_by_hand() -> None:
     assert rounds(Doubling(scheme="window"), lengths) == [2, 4, 6, 8, 11]
 
 
-def test_clock_counts_transitions_of_short_episodes() -> None:
-    # Sums 30, 60, 65, 70, 100, 130: past 50 after the second, past 100 after the fifth.
-    lengths = [30, 30, 5, 5, 30, 30]
-    assert rounds(Window(window=50, unit="transitions"), lengths) == [3, 6]
-
-
 @given(
     period=st.integers(1, 7),
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=30),
@@ -372,17 +323,6 @@ def test_another_rule_keeps_what_was_forgotten_by_hand() -> None:
     for wrong in (3, Window, None):
         with pytest.raises(InputError, match="first_retained"):
             replace_rule(KeepAll(), wrong)
-
-
-def test_what_rules_retain_in_an_endless_run() -> None:
-    def most(rule: ForgettingRule) -> int:
-        return max_transitions(rule, ENDLESS, 30)
-
-    assert most(KeepAll()) == 30 * (ENDLESS - 1) and most(Doubling()) > 10_000
-    assert most(Window(4)) == most(Reset(4)) == most(Since(9, Window(4))) == 120
-    # The newest episode is kept in any case.
-    assert most(Window(20, unit="transitions")) == 30
-    assert most(Reset(70, unit="transitions")) == 70
 
 
 def test_forgetting_by_hand() -> None:

@@ -21,18 +21,16 @@ from driftrl.engines.launcher import Status, episodes_done, run_all
 from driftrl.engines.slurm import SlurmEngine
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
+from factories import TINY, rows_of, worker_of, write_hostile_files
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1200)]
 
 EPISODES = 24  # so many that a job is still running when another comes for its place
 SETTINGS: dict[str, Any] = {
     "episodes": EPISODES,
-    "environment": {"sim_steps": 40, "noise_std": 0.01},
-    "drift": {"start": 2},
-    "agent": {
-        "model": {"fit_steps": 5, "refit_every": 2},
-        "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
-    },
+    "environment": TINY["environment"],
+    "drift": TINY["drift"],
+    "agent": TINY["agent"],
 }
 STUDY: dict[str, Any] = {
     "name": "s",
@@ -101,11 +99,6 @@ def stamps(out: Path) -> dict[Path, int]:
     }
 
 
-def rows(directory: Path) -> list[dict[str, Any]]:
-    lines = (directory / "episodes.jsonl").read_text().splitlines()
-    return [{**json.loads(line), "wall_s": None} for line in lines]
-
-
 def driver(study: Path, out: Path, *options: str) -> "subprocess.Popen[bytes]":
     program = "import sys; from driftrl.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-P", "-c", program, "study", str(study)]
@@ -121,9 +114,7 @@ def test_a_study_with_preempted_jobs_and_a_killed_driver_equals_a_local_one(
     cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("numpy", "driftrl", "jax", "submitit"):  # which no job may import
-        text = "open(__file__ + '.executed', 'w'); raise RuntimeError('executed')"
-        (tmp_path / f"{name}.py").write_text(text)
+    write_hostile_files(tmp_path)
     study, plain, slurm = (tmp_path / name for name in ("s.toml", "plain", "slurm"))
     study.write_text(toml_text(STUDY))
     assert driver(study, plain, "--workers", "2").wait() == 0
@@ -149,8 +140,8 @@ def test_a_study_with_preempted_jobs_and_a_killed_driver_equals_a_local_one(
     names = sorted(path.parent.name for path in plain.glob("*/episodes.jsonl"))
     assert len(names) == 6
     for name in names:
-        assert rows(slurm / name) == rows(plain / name)
-        assert len(rows(slurm / name)) == EPISODES
+        assert rows_of(slurm / name) == rows_of(plain / name)
+        assert len(rows_of(slurm / name)) == EPISODES
         noted = json.loads((slurm / name / "job.json").read_bytes())
         assert noted["engine"] == "slurm" and noted["state"] == "COMPLETED"
     assert list(tmp_path.glob("*.executed")) == []
@@ -202,7 +193,9 @@ def test_what_fails_what_is_lost_and_what_is_cancelled(
 
     def disturb(status: Status) -> None:
         if "killed" not in done and episodes_done(tmp_path / killed.name):
-            os.kill(_worker_of(tmp_path / killed.name), signal.SIGKILL)
+            process = worker_of(tmp_path / killed.name)
+            assert process is not None
+            os.kill(process, signal.SIGKILL)
             done.append("killed")
         if "cancelled" not in done and episodes_done(tmp_path / cancelled.name):
             noted = (tmp_path / cancelled.name / "job.json").read_bytes()
@@ -221,17 +214,6 @@ def test_what_fails_what_is_lost_and_what_is_cancelled(
     failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=lambda _: None)
     assert [failure.name for failure in failures] == [other.name]
     assert episodes_done(tmp_path / cancelled.name) == EPISODES
-
-
-def _worker_of(directory: Path) -> int:
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"driftrl.engines.worker" in words and os.fsencode(directory) in words:
-            return int(process.name)
-    raise AssertionError(f"no process runs {directory}")
 
 
 def test_a_job_preempted_with_a_time_of_grace_queues_again_by_itself(
@@ -283,7 +265,7 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
     wait_until(lambda: running(out) == [] and shell("squeue", "--noheader") == "")
     after = stamps(out)
     assert before and {path: after[path] for path in before} == before
-    numbers = [row["episode"] for row in rows(out / run.name)]
+    numbers = [row["episode"] for row in rows_of(out / run.name)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 

@@ -1,10 +1,7 @@
 """A run's policy as a file: what JAX would do, without JAX."""
 
 import dataclasses
-import json
 import shutil
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +19,12 @@ from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.custom import GymPlant, custom_task, task_of
 from driftrl.envs.tasks import configure
-from driftrl.errors import InputError
 from driftrl.export import (
     actor_layers,
     machine_bounds,
-    newest_exported,
     to_onnx,
 )
 from driftrl.exported import Policy, load_policy
-from driftrl.memory.forgetting import (
-    Doubling,
-    ForgettingRule,
-    KeepAll,
-    Reset,
-    Since,
-    Window,
-)
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
 from driftrl.video import config_of, newest_policy
@@ -156,27 +143,6 @@ def test_a_run_is_exported_and_said_so(
     assert [path.name for path in tmp_path.iterdir()] == ["policy.npz"]
 
 
-def test_as_json(
-    learned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    to = tmp_path / "policy.npz"
-    assert export(learned, to, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "policy": str(to),
-        "task": "pendulum-decay",
-        "episode": 2,
-        "sizes": [3, 8, 6, 1],
-        "repeat": 2,
-        "low": None,
-        "high": None,
-    }
-    bounds = ("--low", "-3", "--high", "4.5")
-    assert export(learned, to, "--json", *bounds) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["low"], document["high"]) == ([-3.0], [4.5])
-    assert load_policy(to).command(np.zeros(3)).shape == (1,)
-
-
 def test_an_older_checkpoint_stands_in_for_a_damaged_one(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,31 +192,6 @@ def test_an_untrained_run_is_refused(
     assert "has not been trained yet, and acts at random: episodes so far 2" in sentence
     assert "begins with 128 transitions" in sentence
     assert sentence.endswith("(agent.learning.learning_starts). Let the run go on.\n")
-
-
-RULES = [
-    (Window(4), "retains at most 120, in episodes of up to 30 steps so far. Forget"),
-    (Window(5), "Let the run go on"),
-    (Reset(4), "It never would: this run retains at most 120, in"),
-    (Since(2, Window(127, "transitions")), "retains at most 127, in"),
-    (Window(128, "transitions"), "Let the run go on"),
-    (Doubling(), "Let the run go on"),
-    (KeepAll(), "Let the run go on"),
-]
-
-
-@pytest.mark.parametrize(("rule", "sentence"), RULES)
-def test_a_run_that_forgets_too_soon_is_not_told_to_go_on(
-    rule: ForgettingRule, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What counts is how long its episodes have been, not how long they might be."""
-    config = dataclasses.replace(configured("sw-ombrl"), forgetting=rule)
-    rows = [types.SimpleNamespace(steps=steps) for steps in (20, 30)]
-    monkeypatch.setattr("driftrl.export.read_records", lambda path: rows)
-    directory = stored(config, tmp_path / "run", updates=0)
-    (directory / "episodes.jsonl").touch()
-    with pytest.raises(InputError, match=sentence):
-        newest_exported(directory)
 
 
 def test_a_planner_has_no_policy_to_export(
@@ -323,15 +264,3 @@ def test_onnx_does_the_same() -> None:
         "low": "[0.0, -2.0]",
         "high": "[5.0, 2.0]",
     }
-
-
-def test_onnx_is_an_extra(
-    learned: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    assert "pip install 'driftrl[onnx]'" in refusal(
-        capsys, learned, tmp_path / "p.onnx"
-    )

@@ -8,24 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gymnasium.error import DependencyNotInstalled
 
 from driftrl import video
 from driftrl.config.run import RunConfig
 from driftrl.envs.custom import sized_task
-from driftrl.envs.drifting import DriftingEnv, environment_of, make_env
+from driftrl.envs.drifting import make_env
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import loop
 from driftrl.training.learner import Learner
 from driftrl.video import (
-    NOT_INSTALLED,
     Camera,
     CannotRender,
-    caption,
     headless,
-    real_time,
 )
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
@@ -103,22 +99,6 @@ def test_films_every_nth_and_the_last(
     assert [n for n in range(1, last + 1) if chosen.films(n)] == expected
 
 
-def test_words_in_the_picture() -> None:
-    assert caption("episode 7", 1.36788, 12, -345.678) == [
-        "episode 7   θ = 1.368",
-        "step 12   return −345.7",
-    ]
-    assert caption("episode 7", np.nan, 12, 3.0)[0] == "episode 7"
-
-
-def test_a_film_of_the_pendulum_runs_in_the_simulators_time(tiny: RunConfig) -> None:
-    env = environment_of(tiny, "rgb_array")
-    rate = env.metadata["render_fps"]
-    assert real_time(env, 5) == rate / 5
-    env.metadata = {}
-    assert real_time(env, 2) == 10.0
-
-
 def test_filming_changes_nothing_and_survives_an_interrupt(
     tiny: RunConfig,
     tmp_path: Path,
@@ -185,30 +165,6 @@ def test_drawing_changes_nothing_in_mujoco() -> None:
         np.testing.assert_array_equal(one[0], other[0])
         assert one[1] == other[1]
     drawn.close()
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (DependencyNotInstalled("pygame"), NOT_INSTALLED),
-        (
-            AttributeError("'NoneType' object has no attribute 'eglQueryString'"),
-            r"'pendulum' can't be rendered here: AttributeError: .*eglQuery.*libegl1",
-        ),
-        (InputError("No such θ."), "^No such θ.$"),
-    ],
-)
-def test_what_can_not_be_drawn_is_refused_with_a_reason(
-    tiny: RunConfig, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
-) -> None:
-    def fail(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(DriftingEnv, "render", fail)
-    if sentence is NOT_INSTALLED:
-        sentence = r"^Videos need the extra 'video': pip install 'driftrl\[video\]'.$"
-    with pytest.raises(InputError, match=sentence):
-        video.check_video(tiny)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Runs: what is recorded, that it repeats, and that it resumes exactly."""
 
 import dataclasses
-import json
+import itertools
 from pathlib import Path
 
 import jax
@@ -9,10 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from driftrl.agents.gp_mpc import GPPolicy
-from driftrl.config.gp import ICEMConfig
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import overridden, read_toml
+from driftrl.config.toml import overridden
 from driftrl.drift.schedules import Step
 from driftrl.envs.drifting import (
     DriftingEnv,
@@ -26,39 +24,13 @@ from driftrl.memory.episodes import load_episode
 from driftrl.memory.forgetting import ForgettingRule, Window
 from driftrl.training import loop
 from driftrl.training.assembly import check_run
-from driftrl.types import EpisodeRecord
-from factories import Chaotic
-
-
-def ignore(_: object) -> None:
-    pass
+from driftrl.training.streams import Purpose, integer_for, key_for
+from factories import Chaotic, Stop, compilations, ignore, rows_of, stop_after
 
 
 def run(config: RunConfig, directory: Path, *, resume: bool = False) -> list[dict]:
     loop.run(config, directory, resume=resume, on_episode=ignore, warn=ignore)
     return rows_of(directory)
-
-
-def rows_of(directory: Path) -> list[dict]:
-    lines = (directory / "episodes.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    for row in rows:
-        assert row.pop("wall_s") > 0
-        del row["sum"]
-    return rows
-
-
-class Stop(Exception):
-    pass
-
-
-def run_until(config: RunConfig, directory: Path, episode: int, resume: bool) -> None:
-    def stop(record: EpisodeRecord) -> None:
-        if record.episode == episode:
-            raise Stop
-
-    with pytest.raises(Stop):
-        loop.run(config, directory, resume=resume, on_episode=stop, warn=ignore)
 
 
 def test_rows_say_what_happened(tiny: RunConfig, tmp_path: Path) -> None:
@@ -139,25 +111,23 @@ def test_resumed_equals_uninterrupted(
     """Episode 3 of this run extends a factor: the one that was stored, bit for bit."""
     config = dataclasses.replace(tiny, forgetting=rule)
     whole = run(config, tmp_path / "whole")
-    run_until(config, tmp_path / "parts", 1, resume=False)
-    for stop in (2, 3):
-        run_until(config, tmp_path / "parts", stop, resume=True)
-        assert len(rows_of(tmp_path / "parts")) == stop
+    for last in (1, 2, 3):
+        with pytest.raises(Stop):
+            loop.run(
+                config,
+                tmp_path / "parts",
+                resume=last > 1,
+                on_episode=stop_after(last),
+                warn=ignore,
+            )
+        assert len(rows_of(tmp_path / "parts")) == last
     assert run(config, tmp_path / "parts", resume=True) == whole
 
 
 def test_a_run_may_become_longer(tiny: RunConfig, tmp_path: Path) -> None:
     whole = run(tiny, tmp_path / "whole")
-    shorter = dataclasses.replace(tiny, episodes=2)
-    run(shorter, tmp_path / "parts")
-    with pytest.raises(InputError, match="episodes is 2 there and 5 here"):
-        run(tiny, tmp_path / "parts")
+    run(dataclasses.replace(tiny, episodes=2), tmp_path / "parts")
     assert run(tiny, tmp_path / "parts", resume=True) == whole
-    stored = read_toml(tmp_path / "parts" / "config.toml")
-    noted = {"from_episode": 3, "what": ["episodes from 2 to 5"]}
-    assert stored["episodes"] == 5 and stored["changes"] == [noted]
-    with pytest.raises(InputError, match="one of 2 episodes: 5 are done already"):
-        run(shorter, tmp_path / "parts", resume=True)
 
 
 def test_a_refused_run_leaves_nothing(tiny: RunConfig, tmp_path: Path) -> None:
@@ -198,50 +168,17 @@ def test_nan_names_episode_and_step_and_keeps_what_was_recorded(
     assert run(tiny, tmp_path / "parts", resume=True) == whole
 
 
-def test_what_an_environment_raises_says_where_and_what_is_kept(
-    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest, count = DriftingEnv.step, 0
-
-    def faulty(self: DriftingEnv, action: np.ndarray) -> tuple:
-        nonlocal count
-        count += 1
-        if count == 8 + 8 + 4:
-            raise ValueError("the valve is stuck.")
-        return honest(self, action)
-
-    monkeypatch.setattr(DriftingEnv, "step", faulty)
-    with pytest.raises(ValueError, match="the valve is stuck") as raised:
-        run(tiny, tmp_path)
-    (note,) = raised.value.__notes__
-    assert "episode 3 after 3 steps" in note and "2 episodes before it kept" in note
-
-
 def test_nothing_compiles_after_the_third_episode(
     tiny: RunConfig, tmp_path: Path
 ) -> None:
-    compiled: list[tuple[int, str]] = []
-    episode = 0
-
-    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
-        if "backend_compile" in event:
-            compiled.append((episode, event))
-
-    def count(record: EpisodeRecord) -> None:
-        nonlocal episode
-        episode = record.episode
-
-    config = overridden(tiny, {"forgetting": {"kind": "keep_all"}, "episodes": 20})
-    config = overridden(
-        config, {"agent": {"planner": {"samples": 17}}}
-    )  # compiled by no other test
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        loop.run(config, tmp_path, resume=False, on_episode=count, warn=ignore)
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    assert any(when == 0 for when, _ in compiled)  # the listener does hear
-    assert [pair for pair in compiled if pair[0] >= 3] == []
+    settings = {
+        "forgetting": {"kind": "keep_all"},
+        "episodes": 20,
+        "agent": {"planner": {"samples": 17}},  # compiled by no other test
+    }
+    with compilations() as (compiled, count):
+        loop.run(overridden(tiny, settings), tmp_path, on_episode=count, warn=ignore)
+    assert 0 in compiled and max(compiled) < 3
     # The data did outgrow a padded size meanwhile: 20 × 8 = 160 > 128 points.
     assert rows_of(tmp_path)[-1]["transitions"] == 152
 
@@ -264,13 +201,41 @@ def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> N
     assert told == pytest.approx(earned, rel=0.03)
 
 
-def test_policy_without_data_draws_actions_in_the_box() -> None:
-    planner = ICEMConfig(horizon=2, samples=4, elites=2, iterations=1)
-    policy = GPPolicy(None, 1.0, planner, 2, lambda *_: policy.begin())
-    plan = policy.begin()
-    drawn = np.array(
-        [policy.act(np.zeros(3), plan, key=jax.random.key(i))[0] for i in range(200)]
+@pytest.mark.parametrize(("index", "retained"), [("text", 0), ("algorithm", 8)])
+def test_the_texts_reset_leaves_an_episode_without_data(
+    tiny: RunConfig, tmp_path: Path, index: str, retained: int
+) -> None:
+    """Episode 3 is the first after a reset: m(3) = 3 in the text, else 2."""
+    rule = {"kind": "reset", "period": 2, "index": index}
+    rows = run(overridden(tiny, {"forgetting": rule, "episodes": 4}), tmp_path)
+    assert [row["transitions"] for row in rows[:3]] == [0, 8, retained]
+    assert (rows[2]["model_error"] is None) == (retained == 0)
+
+
+def test_theory_weight_depends_on_data_and_rule(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    agent = {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
+    weights = {}
+    for kind in ("keep_all", "window"):
+        settings = {"agent": agent, "forgetting": {"kind": kind}, "episodes": 2}
+        rows = run(overridden(tiny, settings), tmp_path / kind)
+        weights[kind] = rows[1]["optimism"]
+    # β ≥ B = 1, so λ = R_max·T·β/σ ≥ 1·8/0.01; the window's β has log(nT/δ).
+    assert weights["window"] > weights["keep_all"] > 800.0
+
+
+def test_streams_differ_by_seed_purpose_and_place() -> None:
+    first, *others = (
+        jax.random.key_data(key_for(seed, purpose, n, t)).tolist()
+        for seed, purpose, n, t in (
+            (0, Purpose.ACTING, 1, 0),
+            (1, Purpose.ACTING, 1, 0),
+            (0, Purpose.EVALUATION, 1, 0),
+            (0, Purpose.ACTING, 2, 0),
+            (0, Purpose.ACTING, 1, 1),
+        )
     )
-    assert drawn.shape == (200, 2)
-    assert np.abs(drawn).max() <= 1 and np.abs(drawn.mean(axis=0)).max() < 0.15
-    assert drawn.std() == pytest.approx(1 / np.sqrt(3), rel=0.1)
+    assert first not in others
+    places = itertools.product(range(3), Purpose, range(50))
+    assert len({integer_for(*place) for place in places}) == 3 * 4 * 50

@@ -7,23 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.io import cache_directory
-from driftrl.training.process import prepare, repaired_cache
-
-
-def test_prepare_leaves_the_users_choices_alone() -> None:
-    environment = {"OMP_NUM_THREADS": "8"}
-    prepare(environment)
-    assert environment["OMP_NUM_THREADS"] == "8"
-    assert environment["OPENBLAS_NUM_THREADS"] == "1"
-    assert environment["JAX_COMPILATION_CACHE_DIR"] == str(cache_directory() / "jax")
-
-
-def test_cache_directory_follows_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_directory() == Path("/somewhere/driftrl")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_directory() == Path.home() / ".cache" / "driftrl"
+from driftrl.training.process import repaired_cache
 
 
 def test_other_warnings_travel_on() -> None:

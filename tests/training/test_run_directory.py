@@ -131,11 +131,6 @@ def bad_zip(run: Path) -> None:
     (path / "manifest.json").write_text(text)
 
 
-def flip_last_row(run: Path, text: str) -> None:
-    path = run / "episodes.jsonl"
-    flip(path, path.read_text().rindex(text) + len(text) // 2)
-
-
 @pytest.mark.parametrize(
     "damage",
     [

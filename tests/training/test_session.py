@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.config.run import EnvironmentConfig, RunConfig
+from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, read_toml
 from driftrl.envs.custom import custom_task
 from driftrl.envs.drifting import environment_of
@@ -156,24 +156,6 @@ def test_an_episode_survives_until_it_is_learned(
     assert rows(tmp_path / "cut") == expected
 
 
-def test_a_damaged_pending_episode_is_repeated(
-    config: RunConfig, tmp_path: Path
-) -> None:
-    expected = whole_run(config, tmp_path / "quiet")
-    with Session(config, tmp_path / "cut", warn=ignore) as session:
-        live(session)
-        session.end_episode()
-    (tmp_path / "cut" / "pending" / "000001.npz").write_bytes(b"not an episode")
-    said: list[str] = []
-    with Session.resume(tmp_path / "cut", warn=said.append) as session:
-        assert session.unlearned is None and "can't be read" in said[0]
-        while session.number <= config.episodes:
-            live(session)
-            session.end_episode()
-            session.learn()
-    assert rows(tmp_path / "cut") == expected
-
-
 def updates_of(session: Session) -> int:
     if session.number == 1:
         return 0
@@ -242,25 +224,6 @@ def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
         ["forgetting.rule.window from 4 to 1"],
         ["forgetting.rule.window from 1 to 9"],
     ]
-
-
-@pytest.mark.usefixtures("unchecked_types")
-def test_other_rules_are_checked_before_they_are_written(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Session(config, tmp_path, warn=ignore) as session:
-        before = (tmp_path / "config.toml").read_bytes()
-        wrong: Any = 3
-        with pytest.raises(InputError, match="such as Window.5.; received 3"):
-            session.set_forgetting(wrong)
-        with monkeypatch.context() as patch:
-            patch.setattr(EnvironmentConfig, "steps", 7)
-            with pytest.raises(InputError, match="never learn: it retains at most 7"):
-                session.set_forgetting(Window(1))
-        assert (tmp_path / "config.toml").read_bytes() == before
-        session.force_reset()
-        session.set_forgetting(Window(5))
-        assert session.config.forgetting == Since(1, Window(5))
 
 
 def test_a_run_that_can_never_learn_is_refused(

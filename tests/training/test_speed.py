@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -21,11 +20,9 @@ from driftrl.config.toml import read_toml
 from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
 from driftrl.presets.tasks import TASKS
-from driftrl.training import speed
 from driftrl.training.checkpoint import save_checkpoint
 from driftrl.training.speed import (
     Product,
-    Speed,
     expected_bytes,
     expected_minutes,
     products_of_unit,
@@ -67,33 +64,6 @@ def test_products_of_a_unit_by_hand() -> None:
     residual = replace(CONFIG, sac=replace(CONFIG.sac, critic="residual"))
     wide = Product((4, 4, 4, 4, 1), 2, 3, "forward")
     assert products_of_unit(residual, (3, 1))[wide] == 2
-
-
-def test_rates_by_hand() -> None:
-    found = Speed(unit_ms=2.0, products_ms=1.5, flops=3e6)
-    assert found.share == 0.75
-    assert found.gflops == pytest.approx(1.5)  # 3·10⁶ in 2 ms
-    assert found.product_gflops == pytest.approx(2.0)
-
-
-def test_the_rate_of_products_is_that_of_the_fastest_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # The first call compiles; then other programs have the core for half of the time.
-    spent = [0.001, 0.008, 0.004, 0.008]
-    clock = iter([reading for each in spent for reading in (1.0, 1.0 + each)])
-    fake = SimpleNamespace(perf_counter=lambda: next(clock))
-    monkeypatch.setattr(speed, "time", fake)
-    # Twice a product of 256³ by two layers, in 4 ms: 2·2·2·256³ / 0.004 s.
-    assert speed.product_rate(3) == pytest.approx(2 * 2 * 2 * 256**3 / 0.004)
-
-
-@pytest.mark.slow
-def test_a_unit_and_its_products_are_timed() -> None:
-    found = speed.measure(CONFIG, rounds=1)
-    assert found.unit_ms > 0 and found.products_ms > 0
-    counts = products_of_unit(CONFIG, (3, 1)).items()
-    assert found.flops == sum(count * one.flops for one, count in counts)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -14,7 +14,7 @@ from driftrl.engines.local import LocalEngine
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Window
 from driftrl.training.study import find_study, read_study, shipped_studies
-from factories import Chaotic
+from factories import Chaotic, worker_of
 
 BASE: dict[str, Any] = {
     "name": "s",
@@ -136,20 +136,6 @@ def test_presets_come_between_settings_and_variants(tmp_path: Path) -> None:
         read_study(path, "smal")
 
 
-@pytest.mark.parametrize("name", ["pendulum_decay_rates", "soft_reset_ablation"])
-def test_presets_differ_in_size_alone(name: str) -> None:
-    laptop, paper = (
-        read_study(find_study(name), p).runs() for p in ("laptop", "paper")
-    )
-    assert [run.name for run in laptop] == [run.name for run in paper]
-    for small, large in zip(laptop, paper, strict=True):
-        first, second = to_dict(small), to_dict(large)
-        assert second["agent"]["learning"]["model_updates"] == 5
-        for table in ("model", "sac", "learning"):
-            del first["agent"][table], second["agent"][table]
-        assert first == second
-
-
 @pytest.mark.kill
 def test_a_killed_run_is_reported_and_finished_the_next_time(
     tiny: RunConfig, tmp_path: Path
@@ -162,7 +148,9 @@ def test_a_killed_run_is_reported_and_finished_the_next_time(
         nonlocal killed
         if not killed and status.running:
             killed = True
-            os.kill(_worker_of(tmp_path / status.running[0]), signal.SIGKILL)
+            process = worker_of(tmp_path / status.running[0])
+            assert process is not None
+            os.kill(process, signal.SIGKILL)
 
     (failure,) = run_all(runs, tmp_path, LocalEngine(2), on_status=kill_one)
     assert failure.status == -signal.SIGKILL
@@ -172,14 +160,3 @@ def test_a_killed_run_is_reported_and_finished_the_next_time(
         assert run_all(runs, tmp_path, engine, on_status=statuses.append) == ()
         assert statuses[-1].episodes_done == statuses[-1].episodes_total == 4
         assert all(episodes_done(tmp_path / run.name) == 2 for run in runs)
-
-
-def _worker_of(directory: Path) -> int:
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if os.fsencode(str(directory)) in words:
-            return int(process.name)
-    raise AssertionError(f"no process runs {directory}")

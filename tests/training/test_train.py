@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import driftrl
-from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.toml import read_toml
 from driftrl.drift.schedules import Linear
 from driftrl.errors import InputError
@@ -157,15 +156,6 @@ def test_only_an_environment_is_trained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="first_retained"):
         train(tanks(), forgetting=rule, out=tmp_path / "none")
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.slow
-def test_what_is_known_need_not_be_learned(tmp_path: Path) -> None:
-    functions = TaskFunctions(
-        reward=lambda obs, action, next_obs: -abs(next_obs[1] - obs[2])
-    )
-    train(tanks(), episodes=2, out=tmp_path, settings=TINY, functions=functions)
-    assert 'reward = "known"' in (tmp_path / "config.toml").read_text()
 
 
 @pytest.mark.slow
