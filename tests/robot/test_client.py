@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -53,12 +52,6 @@ def test_off_loopback_a_token_is_needed() -> None:
         RemoteEnv("tcp://192.0.2.1:5557")
 
 
-@pytest.mark.parametrize("name", ["away", "silence"])
-def test_patience_is_positive(name: str) -> None:
-    with pytest.raises(InputError, match=f"patience.{name} must be positive"):
-        Patience(**{name: 0.0})
-
-
 def test_steps_need_an_episode_and_actions_their_shape(serve: Serve) -> None:
     served = serve()
     env = RemoteEnv(served.address, patience=LONG)
@@ -73,13 +66,6 @@ def test_steps_need_an_episode_and_actions_their_shape(serve: Serve) -> None:
     with pytest.raises(InputError, match="needs a running episode"):
         env.step(np.zeros(1))
     env.close()
-    env.close()
-
-
-def test_spaces_are_the_robots(serve: Serve) -> None:
-    env = RemoteEnv(serve().address, patience=LONG)
-    assert env.observation_space.shape == (2,) and env.action_space.shape == (1,)
-    assert env.action_space == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float64)
     env.close()
 
 

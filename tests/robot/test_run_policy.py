@@ -76,8 +76,6 @@ def test_a_slow_policy_misses_its_deadline(point_mass: ModuleType) -> None:
     (stop,) = events
     assert isinstance(stop, Halted)
     assert (stop.code, stop.step) == ("deadline", 1) and stop.periods <= 2
-    assert "The policy answered after" in stop.reason
-    assert "ms, not before the deadline of 100 ms" in stop.reason
     assert driven.machine.actions == [0.5, point_mass.STOP]
 
 
@@ -93,19 +91,6 @@ def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
     driven.stop(raised.value.fault)
     driven.close()
     assert driven.machine.actions == [point_mass.STOP]
-
-
-def test_what_was_missed_and_whose_share_it_was(point_mass: ModuleType) -> None:
-    driven = drive(point_mass, Timing(period=0.01, deadline=0.5), [])
-    due = driven.moment(3)
-    assert driven.missed(3, due + 0.0004) == "before the deadline of 5 ms"
-    assert driven.missed(3, due + 0.0043) == (
-        "before the deadline of 5 ms; the robot was itself 4.3 ms late"
-    )
-    driven.close()
-    driven = drive(point_mass, Timing(real_time=False, patience=60.0), [])
-    assert driven.missed(3, due) == "within 60 s"
-    driven.close()
 
 
 def test_an_interrupt_stops_the_machine_first(point_mass: ModuleType) -> None:
@@ -146,7 +131,7 @@ def test_a_reset_that_takes_too_long(point_mass: ModuleType) -> None:
     run_policy(driven, lambda obs: np.array([0.5]), episodes=1)
     gate.set()
     (stop,) = events
-    assert stop.code == "stale" and "its start in 0.05 s" in stop.reason
+    assert stop.code == "stale"
     assert stop.hanging
 
 

@@ -20,13 +20,13 @@ def test_percentiles_are_measured_values() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"period": 0.0}, "period must be positive"),
-        ({"patience": -1.0}, "patience must be positive"),
-        ({"reset": 0.0}, "reset must be positive"),
-        ({"coast": -1.0}, "coast must be a number of at least 0"),
-        ({"deadline": 1.0}, "0 < lateness < deadline < 1"),
-        ({"deadline": 0.2}, "0 < lateness < deadline < 1"),
-        ({"lateness": 0.0}, "0 < lateness < deadline < 1"),
+        ({"period": 0.0}, "period"),
+        ({"patience": -1.0}, "patience"),
+        ({"reset": 0.0}, "reset"),
+        ({"coast": -1.0}, "coast"),
+        ({"deadline": 1.0}, "lateness"),
+        ({"deadline": 0.2}, "lateness"),
+        ({"lateness": 0.0}, "lateness"),
     ],
 )
 def test_clocks_make_sense(settings: dict[str, Any], sentence: str) -> None:
