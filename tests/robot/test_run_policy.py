@@ -15,6 +15,8 @@ from driftrl.robot.machine import EpisodeStart, Sample
 from driftrl.robot.safety import Interrupted, Limits
 from driftrl.robot.timing import Timing
 
+WAITING = Timing(period=0.01, real_time=False, coast=0.0)
+
 
 def drive(
     point_mass: ModuleType, timing: Timing, events: list[Event], **limits: Any
@@ -43,8 +45,7 @@ def test_a_policy_drives(point_mass: ModuleType) -> None:
 
 def test_limits_hold_for_a_policy_too(point_mass: ModuleType) -> None:
     events: list[Event] = []
-    timing = Timing(period=0.01, real_time=False, coast=0.0)
-    driven = drive(point_mass, timing, events, rate=0.25)
+    driven = drive(point_mass, WAITING, events, rate=0.25)
     run_policy(driven, lambda obs: np.array([5.0]), episodes=1)
     assert driven.machine.actions[:6] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
 
@@ -54,8 +55,7 @@ def test_wrong_answers_stop_the_machine(
     point_mass: ModuleType, answer: np.ndarray
 ) -> None:
     events: list[Event] = []
-    timing = Timing(period=0.01, real_time=False, coast=0.0)
-    driven = drive(point_mass, timing, events)
+    driven = drive(point_mass, WAITING, events)
     run_policy(driven, lambda obs: answer, episodes=2)
     codes = [event.code for event in events if isinstance(event, Halted)]
     assert codes == ["malformed", "malformed"]
@@ -95,8 +95,7 @@ def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
 
 def test_an_interrupt_stops_the_machine_first(point_mass: ModuleType) -> None:
     events: list[Event] = []
-    timing = Timing(period=0.01, real_time=False, coast=0.0)
-    driven = drive(point_mass, timing, events)
+    driven = drive(point_mass, WAITING, events)
 
     def interrupted(obs: np.ndarray) -> np.ndarray:
         raise KeyboardInterrupt
