@@ -34,6 +34,7 @@ def test_example(path: Path, tmp_path: Path) -> None:
     assert run([str(path)], tmp_path).strip()
 
 
+@pytest.mark.timeout(600)
 def test_readme_code(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.S)
     assert blocks
@@ -41,6 +42,7 @@ def test_readme_code(tmp_path: Path) -> None:
         run(["-c", block], tmp_path)
 
 
+@pytest.mark.timeout(600)
 def test_tutorial_code(tmp_path: Path) -> None:
     text = (TOP / "docs" / "first_forgetting_rule.md").read_text()
     rule, use = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -1,8 +1,7 @@
 """The physics of the RC car: closed forms, limits, symmetries, and its integrator."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import pytest
 
 from driftrl.envs.rccar import (
     DT,
+    NOISE_STD,
     NOMINAL,
     RANGES,
     RELAXATION,
@@ -22,10 +22,12 @@ from driftrl.envs.rccar import (
     nearness,
     observe,
     reward,
+    runge_kutta,
     specimen,
     step,
     tyre_forces,
 )
+from driftrl.envs.rccar_drawing import slide
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -41,31 +43,40 @@ def car(*values: float | jax.Array) -> CarState:
 
 @functools.partial(jax.jit, static_argnames="substeps")
 def one_step(
-    state: Any,
-    action: Any,
-    theta: float = 1.0,
-    parameters: CarParameters = NOMINAL,
-    substeps: int = SUBSTEPS,
+    state: jax.Array,
+    action: jax.Array,
+    theta: float,
+    parameters: CarParameters,
+    substeps: int,
 ) -> jax.Array:
     return jnp.stack(step(CarState(*state), action, theta, parameters, substeps))
 
 
-def drive(start: Any, actions: np.ndarray, *settings: Any) -> np.ndarray:
+@functools.partial(jax.jit, static_argnames="substeps")
+def step_of_each(
+    states: jax.Array,
+    actions: jax.Array,
+    theta: float,
+    parameters: CarParameters,
+    substeps: int,
+) -> jax.Array:
+    one = lambda state, action: one_step(state, action, theta, parameters, substeps)
+    return jax.vmap(one)(states, actions)
+
+
+def drive(
+    start: Sequence[float] | np.ndarray,
+    actions: np.ndarray,
+    theta: float = 1.0,
+    parameters: CarParameters = NOMINAL,
+    substeps: int = SUBSTEPS,
+) -> np.ndarray:
     """Return the states along a drive, the start first."""
     states = [np.array(start)]
     for action in actions:
-        states.append(np.asarray(one_step(states[-1], action, *settings)))
+        after = one_step(states[-1], action, theta, parameters, substeps)
+        states.append(np.asarray(after))
     return np.array(states)
-
-
-def many(states: np.ndarray, actions: np.ndarray, *settings: Any) -> np.ndarray:
-    """Return a step from each of many states."""
-    each = jax.vmap(lambda state, action: one_step(state, action, *settings))
-    return np.array(each(jnp.asarray(states), jnp.asarray(actions)))
-
-
-def wrapped(angles: np.ndarray) -> np.ndarray:
-    return (angles + np.pi) % (2 * np.pi) - np.pi
 
 
 def held(steering: float, throttle: float, steps: int) -> np.ndarray:
@@ -78,11 +89,32 @@ def forward_and_sideways(states: np.ndarray) -> np.ndarray:
     return np.stack([forward, states[:, 4] * cos - states[:, 3] * sin], axis=1)
 
 
+def many(
+    states: np.ndarray,
+    actions: np.ndarray,
+    theta: float = 1.0,
+    parameters: CarParameters = NOMINAL,
+    substeps: int = SUBSTEPS,
+) -> np.ndarray:
+    """Return a step from each of many states."""
+    return np.array(
+        step_of_each(
+            *(jnp.asarray(states), jnp.asarray(actions)), theta, parameters, substeps
+        )
+    )
+
+
+def wrapped(angles: np.ndarray) -> np.ndarray:
+    return (angles + np.pi) % (2 * np.pi) - np.pi
+
+
 def moving_forwards(count: int) -> np.ndarray:
     """Random states of cars that roll and slide forwards, anywhere."""
     stream = np.random.default_rng(0)
-    forward = stream.uniform(0.5, 4.0, count)
-    sideways = stream.uniform(-2.0, 2.0, count)
+    forward, sideways = (
+        stream.uniform(0.5, 4.0, count),
+        stream.uniform(-2.0, 2.0, count),
+    )
     heading = stream.uniform(-np.pi, np.pi, count)
     cos, sin = np.cos(heading), np.sin(heading)
     velocity = [forward * cos - sideways * sin, forward * sin + sideways * cos]
@@ -131,9 +163,19 @@ def test_braking_stops_when_it_must_and_then_reverses() -> None:
     np.testing.assert_allclose(states[:, 3], speed, atol=1e-8)
 
 
+def test_reversing_follows_the_wheels() -> None:
+    states = drive(REST, held(0.5, -0.3, 120))
+    forward, sideways = forward_and_sideways(states)[-1]
+    turning = np.sin(np.arctan(np.tan(0.3) / 0.3))
+    # They lag behind a changing speed by τ.
+    assert forward < -1
+    assert states[-1, 5] == pytest.approx(forward * turning, rel=2e-3)
+    assert sideways == pytest.approx(forward * turning * 0.17, rel=2e-3)
+
+
 def test_the_wheels_are_followed_at_runge_kuttas_rate() -> None:
     # λh = 1 with three sub-steps, where the exact factor is e⁻¹ = 0.368.
-    states = drive((0.0, 0.0, 0.0, 0.0, 1.0, 1.0), held(0.7, 0.0, 1), 1.0, NOMINAL, 3)
+    states = drive((0.0, 0.0, 0.0, 0.0, 1.0, 1.0), held(0.7, 0.0, 1), substeps=3)
     assert RELAXATION == DT / 3
     np.testing.assert_allclose(states[-1, 5], 0.375**3, rtol=1e-12)
 
@@ -198,6 +240,58 @@ def test_energy_never_grows_without_throttle() -> None:
     assert (energy(after) < energy(states))[stays].all()
 
 
+def test_reversing_without_throttle_it_slows_down() -> None:
+    states = moving_forwards(COUNT)
+    states[:, 3:5] *= -1
+    actions = np.random.default_rng(2).uniform(-1, 1, (COUNT, 2)) * [1.0, 0.0]
+    before, after = (
+        forward_and_sideways(rows)[:, 0] for rows in (states, many(states, actions))
+    )
+    assert (before < after).all() and (after < 0).all()
+
+
+@pytest.mark.parametrize("steering", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("throttle", [0.0, 0.005, 0.02])
+def test_chatter_at_a_crawl_is_bounded_and_small(
+    steering: float, throttle: float
+) -> None:
+    start = (0.0, 0.0, 0.0, 0.002, 0.004, -0.05)
+    ours, finer = (
+        drive(start, held(steering, throttle, 120), substeps=count)[1:]
+        for count in (SUBSTEPS, 90)
+    )
+    most = [
+        np.abs(np.column_stack([forward_and_sideways(states), states[:, 5]])).max(0)
+        for states in (ours, finer)
+    ]
+    assert (most[0] < most[1] + [0.01, 0.01, 0.03]).all()
+    assert forward_and_sideways(ours)[:, 0].min() > -0.01
+
+
+def test_a_twentieth_of_the_throttle_moves_it_with_its_wheels_turned() -> None:
+    ours, finer = (
+        forward_and_sideways(drive(REST, held(1.0, 0.05, 60), substeps=count))[-1, 0]
+        for count in (SUBSTEPS, 90)
+    )
+    assert ours == pytest.approx(finer, rel=0.03) and finer > 0.19
+
+
+def test_a_slow_curve_is_no_drift_and_a_handbrake_turn_is() -> None:
+    slow = [*held(0.0, 0.1, 10), *held(1.0, 0.06, 50)]
+    fast = [*held(1.0, 1.0, 30), *held(1.0, -1.0, 8)]
+    slow, fast = (
+        np.degrees(slide(drive(REST, np.array(plan)), NOMINAL)) for plan in (slow, fast)
+    )
+    assert slow[10:].max() < 1.0 and fast.max() > 40.0
+
+
+def test_any_specimen_drives() -> None:
+    for number in range(1, 6):
+        states = drive(REST, held(0.4, 1.0, 60), 1.0, specimen(number))
+        assert np.isfinite(states).all()
+        assert 2.0 < np.hypot(states[:, 3], states[:, 4]).max() < 10.0
+
+
 # Symmetries
 
 
@@ -254,15 +348,55 @@ def test_theta_scales_the_throttle_and_not_the_steering() -> None:
 # The integrator
 
 
+def test_sub_steps_agree_within_the_noise_of_the_sensors() -> None:
+    """Nine sub-steps are as good as ninety, to what can be measured; three are not."""
+    stream = np.random.default_rng(3)
+    starts, found = np.tile([*START, 0.0, 0.0, 0.0], (20, 1)), []
+    actions = stream.uniform(-1, 1, (20, 12, 2)).repeat(5, axis=1)
+    for theta in (1.0, 0.25):
+        states = starts
+        for number in range(60):
+            fine = many(states, actions[:, number], theta, substeps=90)
+            for substeps in (3, 9):
+                off = many(states, actions[:, number], theta, substeps=substeps) - fine
+                off[:, 2] = wrapped(off[:, 2])
+                found.append((substeps, np.abs(off)))
+            states = fine
+    coarse, ours = (
+        np.concatenate([off for substeps, off in found if substeps == which])
+        for which in (3, 9)
+    )
+    assert (ours.max(axis=0) < NOISE_STD).all()
+    assert (coarse.max(axis=0) < 4 * NOISE_STD).all()
+    assert not (coarse.max(axis=0) < NOISE_STD).all()
+    assert np.median(ours, axis=0).max() < 1e-6 < 10 * np.median(coarse, axis=0).max()
+
+
 @pytest.mark.parametrize("speed", [1.5, 3.0])
 def test_the_error_is_of_fourth_order(speed: float) -> None:
     start, actions = (0.0, 0.0, 0.0, speed, 0.3, 1.0), held(0.6, 0.4, 3)
-    exact = drive(start, actions, 1.0, NOMINAL, 90)[-1]
+    exact = drive(start, actions, substeps=90)[-1]
     coarse, ours = (
-        np.abs(drive(start, actions, 1.0, NOMINAL, count)[-1] - exact).max()
+        np.abs(drive(start, actions, substeps=count)[-1] - exact).max()
         for count in (3, 9)
     )
     assert np.log(coarse / ours) / np.log(3) == pytest.approx(4.0, abs=0.3)
+
+
+def test_one_runge_kutta_step_by_hand() -> None:
+    # x' = x: 1 + h + h²/2 + h³/6 + h⁴/24
+    ones = car(*np.ones(6))
+    after = runge_kutta(lambda state: state, ones, 0.5)
+    expected = 1 + 0.5 + 0.125 + 0.125 / 6 + 0.0625 / 24
+    np.testing.assert_allclose(np.stack(after), expected, rtol=1e-14)
+
+
+# Observation, reward and specimens
+
+
+def test_the_observation() -> None:
+    obs = observe(car(1.0, 2.0, np.pi / 6, 3.0, 4.0, 5.0))
+    np.testing.assert_allclose(obs, [1, 2, 0.5, np.sqrt(0.75), 3, 4, 5], rtol=1e-14)
 
 
 def pose(x: float, y: float, heading: float) -> jax.Array:
@@ -273,6 +407,8 @@ def pose(x: float, y: float, heading: float) -> jax.Array:
     ("x", "y", "heading", "expected"),
     [
         (0.0, 0.0, 0.0, 1.0),
+        (0.06, -0.08, 0.0, 1.0),  # D = 0.1
+        (0.0, 0.0, 0.09, 1.0),
         (2.1, 0.0, 0.0, 0.1),  # as far beyond 0.1 as the margin
         (0.0, 1.1, 0.0, 1 / (1 + 9 * 0.25)),
         (0.3, 0.0, -0.4, 1 / (1 + 9 * 0.04)),  # D = 0.5

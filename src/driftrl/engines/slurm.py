@@ -48,6 +48,9 @@ _MAX_FRUITLESS = 3  # time limits in a row, without an episode between them
 _YEAR_MINUTES = 60 * 24 * 365
 _NO_END = 1_000_000  # time limits after which submitit gives up; we count others
 
+# Runs a command that ignores the signals before the time limit: submitit handles them.
+_IGNORE_WARNINGS = ("/bin/sh", "-c", 'trap "" USR1 USR2; exec "$@"', "sh")
+
 # States of squeue; a job in any other one waits.
 _RUNNING = {"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 _ENDED = {"COMPLETED", "FAILED"}
@@ -72,14 +75,14 @@ class RunInJob:
         self._episodes = episodes_done(place)
         _write_status(place, job, _BEGUN)
         note(place, job, "RUNNING")
+        command = worker_command(place, "--parent", str(os.getpid()), *call["options"])
         with open(place / LOG, "ab") as log:
             worker = subprocess.Popen(
-                worker_command(place, "--parent", str(os.getpid()), *call["options"]),
+                [*_IGNORE_WARNINGS, *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **call["environment"]},
-                preexec_fn=_ignore_warnings,
             )
         try:
             worker.communicate(call["config"].encode())
@@ -128,12 +131,6 @@ def _own_id() -> str:
     if array is None:
         return os.environ["SLURM_JOB_ID"]
     return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-
-
-def _ignore_warnings() -> None:
-    """Ignore in the worker the signals that warn of the time limit: submitit acts."""
-    for warning in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(warning, signal.SIG_IGN)
 
 
 def _requeue_if_running(job: str) -> None:
