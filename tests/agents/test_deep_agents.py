@@ -24,7 +24,6 @@ from driftrl.config.deep import (
     SoftResetConfig,
 )
 from driftrl.errors import EnvironmentFault, InputError
-from driftrl.memory.episodes import EpisodeMemory
 from driftrl.models import ensemble
 from driftrl.types import Data, Episode, Transition
 
@@ -181,66 +180,6 @@ def test_the_normalisation_is_refreshed_at_intervals(
             state, online = stepwise.observe(state, online, ROW, key=KEY)
         assert sizes == expected
         sizes.clear()
-
-
-@pytest.mark.parametrize(
-    ("when", "rule", "kept"),
-    [
-        ("episode", "constant", 2),
-        ("episode", "constant", 9),  # in the end more than there is room for
-        pytest.param("episode", "theory", 3, marks=pytest.mark.slow),
-        ("step", "constant", 2),
-        pytest.param("step", "theory", 3, marks=pytest.mark.slow),
-    ],
-)
-def test_learning_does_not_depend_on_the_cache(when: Any, rule: Any, kept: int) -> None:
-    """One agent for all episodes, and a fresh one each: equal bit for bit.
-
-    Of a capacity of 20 rows and episodes of 5, so that the ring comes round.
-    """
-    config = replace(
-        CONFIG,
-        learning=replace(CONFIG.learning, when=when),
-        optimism=DeepOptimismConfig(rule=rule),
-    )
-    reused, memory = agent(config), EpisodeMemory(2, 1, np.float32)
-    cached = fresh = start(config)
-    lengths = [5, 4, 5, 5, 3, 5, 5]
-    for number, new in enumerate((episode(rows) for rows in lengths), start=1):
-        first = max(1, number - kept)
-        cached = driven(reused, cached, memory, new, first)
-        fresh = driven(agent(config), fresh, memory, new, first)
-        memory.append(new)
-        first = max(1, number + 1 - kept)
-        context = LearnContext(number + 1, STEPS, collected=len(new))
-        cached, fresh = (
-            one.learn(state, memory.since(first), context, key=KEY)
-            for one, state in ((reused, cached), (agent(config), fresh))
-        )
-        memory.release(before=first)
-        assert same(cached, fresh), number
-    assert int(cached.policy.updates) > 0
-
-
-def driven(
-    one: ModelBasedAgent, state: Any, memory: EpisodeMemory, new: Episode, first: int
-) -> Any:
-    """Return the state after an episode, learning within it if the agent does."""
-    online = one.begin_online(lambda: memory.since(first))
-    if online is None:
-        return state
-    for step in range(len(new)):
-        row = Transition(
-            new.obs[step],
-            new.actions[step],
-            float(new.rewards[step]),
-            new.next_obs[step],
-            False,
-            False,
-        )
-        key = jax.random.fold_in(KEY, step)
-        state, online = one.observe(state, online, row, key=key)
-    return state
 
 
 # ---- what is refused ---------------------------------------------------------------

@@ -63,20 +63,11 @@ def found(weight: float, actions: np.ndarray) -> float:
     return float(value)
 
 
-def test_one_step_by_hand() -> None:
-    # x' = (0.8, −0.35); r = 1 − 0.18 − 3.5; C x + D u = (0.265, 0.61), scaled
-    # (0.1325, 2.44).
-    length = np.hypot(0.1325, 2.44)
-    assert found(0.0, ACTIONS[:1]) == pytest.approx(-2.68, rel=1e-12)
-    assert found(3.0, ACTIONS[:1]) == pytest.approx(-2.68 + 3 * length, rel=1e-12)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.5, 20.0])
-@pytest.mark.parametrize("steps", [1, 2, 4])
-def test_equals_the_loop(weight: float, steps: int) -> None:
-    earned, unknown = by_hand(ACTIONS[:steps])
+@pytest.mark.parametrize("weight", [0.0, 20.0])
+def test_equals_the_loop(weight: float) -> None:
+    earned, unknown = by_hand(ACTIONS)
     expected = earned + weight * unknown
-    assert found(weight, ACTIONS[:steps]) == pytest.approx(expected, rel=1e-12)
+    assert found(weight, ACTIONS) == pytest.approx(expected, rel=1e-12)
 
 
 # ---- the agent ---------------------------------------------------------------------

@@ -121,40 +121,6 @@ def test_neither_padding_nor_the_start_of_the_ring_matters(
         assert same(trained(config, turned(replay, start)), expected)
 
 
-def test_updates_are_counted_and_none_change_nothing() -> None:
-    start, found = fresh(), trained(updates=4)
-    assert int(found.policy.updates) == 4 * 3
-    assert int(found.model.updates) == 4
-    none = trained(updates=0)
-    assert same(none.policy, start.policy) and same(none.metrics, start.metrics)
-    assert same(none.model.members, start.model.members)
-
-
-def test_metrics_are_means_over_updates() -> None:
-    together, replay = trained(updates=2), replay_of(6)
-    step = jax.jit(functools.partial(model_based.update, Settings(CONFIG)))
-    start = trained(updates=0)
-    first, metrics = step(start, replay, jax.random.fold_in(KEY, 0))
-    _, others = step(first, replay, jax.random.fold_in(KEY, 1))
-    expected = jax.tree.map(lambda a, b: 0.5 * (a + b), metrics, others)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4),
-        together.metrics,
-        expected,
-    )
-
-
-@pytest.mark.slow
-def test_without_optimism_the_bonus_does_not_matter() -> None:
-    greedy = replace(CONFIG, optimism=DeepOptimismConfig(weight=0.0))
-    other = replace(
-        greedy, imagination=ImaginationConfig(horizon=2, bonus="information_gain")
-    )
-    first, second = trained(greedy), trained(other)
-    assert same(first.policy, second.policy)
-    assert float(first.metrics.bonus) != float(second.metrics.bonus)
-
-
 @pytest.mark.parametrize(
     "placement", ["reward", pytest.param("losses", marks=pytest.mark.slow)]
 )
@@ -213,13 +179,6 @@ def test_a_known_reward_replaces_the_learned_one() -> None:
     found = trained(functions=TaskFunctions(reward=rich))
     assert value_of(found) > value_of(trained()) + 0.1
     assert same(trained().model, found.model)
-
-
-@pytest.mark.slow
-def test_member_dynamics_differ_from_the_mean() -> None:
-    sampled = ImaginationConfig(horizon=2, dynamics="member")
-    found = trained(replace(CONFIG, imagination=sampled))
-    assert not same(found.policy, trained().policy)
 
 
 def test_tuned_weight_moves_and_constant_does_not() -> None:
@@ -331,13 +290,3 @@ def test_statistics_of_nothing(measure: Measure) -> None:
     found = measure(device_replay(transitions(0), 30))
     assert found.input_mean.tolist() == [0.0] * 3
     assert found.output_std.tolist() == [1.0] * 3
-
-
-def test_information_of_many_rows_is_computed_in_blocks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    state, replay = trained(), device_replay(transitions(50), 60)
-    whole = model_based._information(state.model, replay)
-    monkeypatch.setattr(model_based, "_PREDICTED_AT_ONCE", 16)
-    again = jax.jit(lambda *given: unwrap(model_based._information)(*given))
-    np.testing.assert_allclose(again(state.model, replay), whole, rtol=1e-5)

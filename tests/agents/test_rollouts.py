@@ -14,8 +14,7 @@ from driftrl.agents.rollouts import (
     imagine,
     never_terminates,
 )
-from driftrl.config.deep import EnsembleConfig, ImaginationConfig
-from driftrl.models import ensemble
+from driftrl.config.deep import ImaginationConfig
 from driftrl.models.ensemble import EnsemblePrediction
 
 KEY = jax.random.key(3)
@@ -127,24 +126,6 @@ def test_a_member_is_drawn_for_every_step_of_every_rollout() -> None:
     assert any(len(set(line)) > 1 for line in drawn)  # nor one a step
 
 
-def test_the_bonus_knows_nothing_of_the_drawn_member() -> None:
-    mean, member = (
-        imagined(config=ImaginationConfig(horizon=1, dynamics=dynamics))
-        for dynamics in ("mean", "member")
-    )
-    np.testing.assert_allclose(mean.bonus, member.bonus, rtol=1e-6)
-    assert np.abs(np.asarray(mean.next_obs - member.next_obs)).max() > 0.01
-
-
-def test_same_key_same_rollouts() -> None:
-    config = ImaginationConfig(horizon=3, dynamics="member")
-    once, again = (imagined(noisy, config=config) for _ in range(2))
-    for left, right in zip(once, again, strict=True):
-        np.testing.assert_array_equal(left, right)
-    other = imagined(noisy, config=config, key=jax.random.key(4))
-    assert np.abs(np.asarray(once.actions - other.actions)).min() > 0.0
-
-
 def too_high(obs: jax.Array, action: jax.Array, next_obs: jax.Array) -> jax.Array:
     del obs, action
     return next_obs[1] > LIMIT
@@ -179,18 +160,3 @@ def test_a_rollout_stops_where_the_task_ends(ends: Termination) -> None:
         else:
             chance = 1.0 / (1.0 + np.exp(LIMIT - np.asarray(found.next_obs[:, row, 1])))
             np.testing.assert_allclose(found.terminated[:, row], chance, rtol=1e-5)
-
-
-def test_the_bonus_costs_no_further_pass() -> None:
-    config = EnsembleConfig(members=2, hidden=(4, 4))
-    state = ensemble.initial_state(2, 1, config, key=KEY)
-    model = functools.partial(ensemble.predict, state)
-    once = str(jax.make_jaxpr(model)(jnp.zeros(2), jnp.zeros(1)))
-    rolled = str(
-        jax.make_jaxpr(
-            lambda start: imagine(
-                model, noisy, never_terminates, start, ImaginationConfig(), key=KEY
-            )
-        )(jnp.asarray(START))
-    )
-    assert rolled.count("dot_general[") == once.count("dot_general[") == 3

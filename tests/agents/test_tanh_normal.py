@@ -1,4 +1,4 @@
-"""The tanh-normal policy: a density, the change of variables, far out in the tails."""
+"""The tanh-normal policy: its density, and far out in the tails."""
 
 from inspect import unwrap
 
@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.stats import norm
 
 from driftrl.agents import sac
-from driftrl.agents.sac import TanhNormal, log_slope
+from driftrl.agents.sac import TanhNormal
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -30,14 +29,6 @@ def density(distribution: TanhNormal, action: float) -> float:
 
 
 @pytest.mark.parametrize(("mean", "log_std"), SHAPES)
-def test_density_integrates_to_one(mean: float, log_std: float) -> None:
-    found = one(mean, log_std)
-    centre = float(np.tanh(mean))
-    area, _ = quad(lambda a: density(found, a), -1, 1, points=[centre], limit=200)
-    assert area == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(("mean", "log_std"), SHAPES)
 @pytest.mark.parametrize("action", [-0.95, -0.3, 0.25, 0.6])
 def test_density_is_the_slope_of_the_probability(
     mean: float, log_std: float, action: float
@@ -53,19 +44,6 @@ def test_density_is_the_slope_of_the_probability(
     )
 
 
-def test_gradient_goes_through_the_sample() -> None:
-    noise = jnp.array([0.7])
-
-    def action(mean: jax.Array, log_std: jax.Array) -> jax.Array:
-        return TanhNormal(mean, log_std).sample(noise)[0][0]
-
-    by_mean, by_log_std = jax.grad(action, (0, 1))(jnp.array([0.3]), jnp.array([-1.0]))
-    sigma = np.exp(-1.0)
-    slope = 1 - np.tanh(0.3 + 0.7 * sigma) ** 2
-    assert float(by_mean[0]) == pytest.approx(slope)
-    assert float(by_log_std[0]) == pytest.approx(slope * sigma * 0.7)
-
-
 @pytest.mark.parametrize("mean", [-1e4, -60.0, -12.0, 12.0, 60.0, 1e4])
 def test_everything_is_finite_where_tanh_saturates(mean: float) -> None:
     # In single precision, as it runs: tanh(12) is exactly 1 there.
@@ -79,12 +57,6 @@ def test_everything_is_finite_where_tanh_saturates(mean: float) -> None:
     assert float(value) == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(slopes[0], [2.0 * np.sign(mean)], rtol=1e-5)
     assert np.isfinite(np.asarray(slopes[1])).all()
-
-
-def test_log_slope_is_symmetric() -> None:
-    u = jnp.linspace(-5.0, 5.0, 21)
-    np.testing.assert_allclose(log_slope(u), np.log(1 - np.tanh(u) ** 2), atol=1e-9)
-    np.testing.assert_allclose(log_slope(u), log_slope(-u), atol=1e-12)
 
 
 def test_policy_reads_mean_then_clipped_log_std() -> None:

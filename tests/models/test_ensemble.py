@@ -68,46 +68,7 @@ def answering(
     return jax.tree.map(jnp.asarray, state)
 
 
-def assert_same(found: object, expected: object) -> None:
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    for left, right in pairs:
-        np.testing.assert_array_equal(left, right)
-
-
 # ---- data and normalisation --------------------------------------------------------
-
-
-def test_samples_by_hand() -> None:
-    found = ensemble.samples_of(
-        jnp.array([[1.0, 2.0]]),
-        jnp.array([[0.5]]),
-        jnp.array([-3.0]),
-        jnp.array([[1.5, 1.0]]),
-    )
-    np.testing.assert_array_equal(found.inputs, [[1.0, 2.0, 0.5]])
-    np.testing.assert_array_equal(found.outputs, [[0.5, -1.0, -3.0]])
-
-
-@pytest.mark.parametrize("size", [2, 17, 40])
-def test_statistics_are_those_of_the_valid_rows(size: int) -> None:
-    data = transitions(40)
-    valid = np.arange(40)[:, None] < size
-    padded = Samples(
-        *(jnp.asarray(np.where(valid, x, np.float32(np.nan))) for x in data)
-    )
-    state = ensemble.initial_state(S, A, SMALL, key=KEY)
-    found = measure(state, padded, jnp.asarray(size)).statistics
-    x, y = np.asarray(data.inputs)[:size], np.asarray(data.outputs)[:size]
-    np.testing.assert_allclose(found.input_mean, x.mean(0), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.input_std, x.std(0), rtol=1e-5)
-    np.testing.assert_allclose(found.output_mean, y.mean(0), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.output_std, y.std(0), rtol=1e-5)
-
-
-def test_statistics_of_no_rows_change_nothing() -> None:
-    state = ensemble.initial_state(S, A, SMALL, key=KEY)
-    blank = Samples(jnp.full((4, S + A), jnp.nan), jnp.full((4, S + 1), jnp.nan))
-    assert_same(measure(state, blank, jnp.asarray(0)), state)
 
 
 def test_an_offset_costs_no_precision() -> None:
@@ -127,17 +88,6 @@ def test_small_spreads_are_raised() -> None:
     found = measure(state, Samples(rows, rows), jnp.asarray(2))
     np.testing.assert_allclose(found.statistics.input_std, [1e-3, 1e-3])
     np.testing.assert_allclose(found.statistics.output_std, [1e-6, 1e-5])
-
-
-# ---- members -----------------------------------------------------------------------
-
-
-def test_same_key_same_members() -> None:
-    once, again = (ensemble.initial_state(S, A, SMALL, key=KEY) for _ in range(2))
-    assert_same(once, again)
-    other = ensemble.initial_state(S, A, SMALL, key=jax.random.key(8))
-    first, second = (s.members.layers[0].weight for s in (once, other))
-    assert float(jnp.abs(first - second).max()) > 0.01
 
 
 # ---- predictions -------------------------------------------------------------------
@@ -189,26 +139,6 @@ def test_learned_noise_is_averaged_as_a_variance() -> None:
     expected = scale * np.sqrt(np.exp(2 * logs).mean(axis=0))
     np.testing.assert_allclose(found.aleatoric_std, expected, rtol=0.03)
     np.testing.assert_allclose(found.epistemic_std, scale * [0, 0, 1, 1], rtol=1e-6)
-
-
-@pytest.mark.parametrize(("raw", "bound"), [(-500.0, 1e-3), (500.0, 10.0)])
-def test_learned_noise_is_bounded_softly(raw: float, bound: float) -> None:
-    config = replace(SMALL, members=2, loss="likelihood")
-
-    def noise(raw: jax.Array) -> jax.Array:
-        means = jnp.zeros((2, S + 1))
-        logs = jnp.full((2, S + 1), raw)
-        return ensemble._split(jnp.concatenate([means, logs], axis=1), STATISTICS)[1]  # pyright: ignore[reportReturnType]
-
-    state = answering((S, A), config, [[0.0] * (S + 1) + [raw] * (S + 1)] * 2)
-    state = replace(state, statistics=STATISTICS)
-    found = predict(state, jnp.zeros(S), jnp.zeros(A))
-    scale = np.asarray(STATISTICS.output_std)
-    np.testing.assert_allclose(found.aleatoric_std, bound * scale, rtol=1e-3)
-    # A step beyond the bound a slope is left: 1/(1 + e).
-    beyond = jnp.asarray(math.log(bound) + math.copysign(1.0, raw))
-    slope = float(jax.grad(lambda r: noise(r)[0, 0])(beyond))
-    assert slope == pytest.approx(1.0 / (1.0 + math.e), abs=0.01)
 
 
 # ---- losses ------------------------------------------------------------------------

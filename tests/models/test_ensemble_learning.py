@@ -1,7 +1,6 @@
 """Learning of the ensemble: against single networks, and on known systems."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import jax
@@ -78,9 +77,8 @@ def manual_steps(
     return networks
 
 
-@pytest.mark.parametrize("clip", [1e6, 0.5])
-def test_an_update_is_that_of_single_networks(clip: float) -> None:
-    config = replace(SMALL, gradient_clip=clip)
+def test_an_update_is_that_of_single_networks() -> None:
+    config = replace(SMALL, gradient_clip=0.5)
     state = normalised_state()
     # Adam forgets a constant factor of the gradients; batches of different difficulty
     # are shortened by different factors.
@@ -117,46 +115,27 @@ LINEAR = np.array(
 ).T[:, :3]
 
 
-def linear_system(rows: int, noise: tuple[float, float, float], seed: int) -> Samples:
-    """Two states, two actions; changes and reward are linear, plus noise."""
+def linear_system(rows: int, seed: int) -> Samples:
+    """Two states, two actions; changes and reward are linear."""
     rng = np.random.default_rng(seed)
     inputs = rng.uniform(-1.0, 1.0, (rows, 4)).astype(np.float32)
     outputs = inputs @ LINEAR + np.array([5.0, 0.0, -20.0], np.float32)
-    outputs += rng.normal(size=(rows, 3)).astype(np.float32) * np.array(
-        noise, np.float32
-    )
     return Samples(jnp.asarray(inputs), jnp.asarray(outputs))
 
 
-@pytest.fixture(scope="module")
-def trained() -> Callable[[str], EnsembleState]:
-    """Train on a linear system: without noise by squares, with it by likelihood."""
+def test_learns_a_linear_system() -> None:
+    config = EnsembleConfig(hidden=(32, 32), learning_rate=3e-3)
+    data, size = linear_system(1000, seed=0), jnp.asarray(1000)
 
-    def train(loss: str) -> EnsembleState:
-        config = EnsembleConfig(
-            hidden=(32, 32),
-            learning_rate=3e-3,
-            loss=loss,  # pyright: ignore[reportArgumentType]
-        )
-        noise = (0.0, 0.0, 0.0) if loss == "mse" else (0.05, 0.2, 0.8)
-        data, size = linear_system(1000, noise, seed=0), jnp.asarray(1000)
-        state = ensemble.initial_state(2, 2, config, key=KEY)
-        state = measure(state, data, size)
+    def step(state: EnsembleState, key: jax.Array) -> tuple[EnsembleState, None]:
+        rows = jax.random.randint(key, (128,), 0, size)
+        batch = Samples(data.inputs[rows], data.outputs[rows])
+        return ensemble.update(state, batch, config)[0], None
 
-        def step(state: EnsembleState, key: jax.Array) -> tuple[EnsembleState, None]:
-            rows = jax.random.randint(key, (128,), 0, size)
-            batch = Samples(data.inputs[rows], data.outputs[rows])
-            return ensemble.update(state, batch, config)[0], None
-
-        keys = jax.random.split(KEY, 600)
-        return jax.jit(lambda s: jax.lax.scan(step, s, keys)[0])(state)
-
-    return train
-
-
-def test_learns_a_linear_system(trained: Callable[[str], EnsembleState]) -> None:
-    state = trained("mse")
-    fresh = linear_system(200, (0.0, 0.0, 0.0), seed=1)
+    keys = jax.random.split(KEY, 600)
+    state = measure(ensemble.initial_state(2, 2, config, key=KEY), data, size)
+    state = jax.jit(lambda s: jax.lax.scan(step, s, keys)[0])(state)
+    fresh = linear_system(200, seed=1)
     ask = jax.jit(jax.vmap(lambda z: ensemble.predict(state, z[:2], z[2:])))
     near = ask(fresh.inputs)
     changes = np.concatenate(
@@ -168,15 +147,3 @@ def test_learns_a_linear_system(trained: Callable[[str], EnsembleState]) -> None
     far = ask(jnp.asarray(4.0 * np.sign(fresh.inputs)))
     unknown = [np.mean(np.asarray(p.epistemic_std / p.scale)) for p in (near, far)]
     assert unknown[1] > 5.0 * unknown[0]
-
-
-def test_likelihood_finds_the_noise(trained: Callable[[str], EnsembleState]) -> None:
-    state = trained("likelihood")
-    fresh = linear_system(200, (0.0, 0.0, 0.0), seed=1)
-    ask = jax.jit(jax.vmap(lambda z: ensemble.predict(state, z[:2], z[2:])))
-    found = ask(fresh.inputs)
-    noise = np.asarray(found.aleatoric_std).mean(axis=0)
-    np.testing.assert_allclose(noise, [0.05, 0.2, 0.8], rtol=0.15)
-    changes = np.asarray(found.mean - fresh.inputs[:, :2])
-    error = changes - np.asarray(fresh.outputs)[:, :2]
-    assert (np.sqrt(np.mean(error**2, axis=0)) < [0.03, 0.1]).all()

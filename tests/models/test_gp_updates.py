@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from driftrl.config.gp import GPConfig
 from driftrl.models import gp
-from driftrl.models.gp import append_block, drop_leading, invert_lower
+from driftrl.models.gp import append_block, drop_leading
 from driftrl.models.kernels import KERNELS, covariance, factorise, fit_hyperparameters
 from driftrl.types import Data
 
@@ -43,15 +41,7 @@ def test_appending_and_dropping_equal_starting_over(
     config = GPConfig(kernel=kernel, refit_every=100, fit_steps=10)
     state = gp.fit(gp.initial_state(3, 1, config), swings(0, 80), config)
     first = state
-    rows = [
-        (0, 81),
-        (0, 120),
-        (40, 160),
-        (103, 230),
-        (200, 240),
-        (200, 240),
-        (200, 320),
-    ]
+    rows = [(0, 81), (0, 120), (40, 160), (103, 230), (200, 240), (200, 240)]
     for age, (start, stop) in enumerate(rows, start=1):
         data = swings(start, stop)
         state = gp.fit(state, data, config)
@@ -75,7 +65,7 @@ def test_hyperparameters_are_found_anew_every_third_time(swings: Swings) -> None
     assert refits == [True, False, False, True, False, False, True]
 
 
-@pytest.mark.parametrize("rows", [(80, 120), (200, 240), (0, 80), (0, 200)])
+@pytest.mark.parametrize("rows", [(80, 120), (0, 80)])
 def test_data_that_the_factor_does_not_hold_start_over(
     rows: tuple[int, int], swings: Swings
 ) -> None:
@@ -88,18 +78,6 @@ def test_data_that_the_factor_does_not_hold_start_over(
     raw_x = np.concatenate([data.obs, data.actions], axis=1)
     np.testing.assert_allclose(found.inputs.mean, raw_x.mean(axis=0))
     check_against_scratch(found, data, config)
-
-
-def test_normalisation_is_of_the_retained_data_alone(swings: Swings) -> None:
-    config = GPConfig()
-    state = gp.fit(gp.initial_state(3, 1, config), swings(0, 200), config)
-    state = gp.fit(state, swings(160, 240), config)
-    data = swings(160, 240)
-    change = data.next_obs - data.obs
-    np.testing.assert_allclose(state.outputs.mean, change.mean(axis=0), atol=1e-14)
-    np.testing.assert_allclose(state.outputs.std, change.std(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(state.x.mean(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(state.x.std(axis=0), 1.0, rtol=1e-12)
 
 
 def test_the_fit_looks_at_evenly_spread_points(swings: Swings) -> None:
@@ -119,19 +97,6 @@ def test_the_fit_looks_at_evenly_spread_points(swings: Swings) -> None:
     assert len(state.x) == len(state.factor) == 401
 
 
-def test_single_precision_data_are_subtracted_in_double(swings: Swings) -> None:
-    data = swings(0, 40)
-    obs, after = data.obs.astype(np.float32), data.next_obs.astype(np.float32)
-    single = Data(
-        obs, data.actions.astype(np.float32), data.rewards, after, data.terminated
-    )
-    state = gp.fit(gp.initial_state(3, 1, GPConfig()), single, GPConfig())
-    change = after.astype(np.float64) - obs.astype(np.float64)
-    found = state.outputs.denormalise(state.y)
-    assert state.x.dtype == np.float64
-    np.testing.assert_allclose(found, change, rtol=1e-14, atol=1e-14)
-
-
 # ---- factors -------------------------------------------------------------------------
 
 
@@ -140,27 +105,6 @@ def random_covariance(size: int, seed: int, noise: float = 1e-4) -> np.ndarray:
     x = np.random.default_rng(seed).normal(size=(size, 3))
     distance = ((x[:, None] - x[None]) ** 2).sum(axis=-1)
     return np.exp(-0.5 * distance) + noise * np.eye(size)
-
-
-@given(old=st.integers(0, 90), new=st.integers(0, 50), seed=st.integers(0, 2**32))
-def test_append_equals_refactorisation(old: int, new: int, seed: int) -> None:
-    matrix = random_covariance(old + new, seed)
-    found = append_block(
-        factorise(matrix[:old, :old]), matrix[old:, :old], matrix[old:, old:]
-    )
-    np.testing.assert_allclose(found, factorise(matrix), atol=1e-10)
-    np.testing.assert_array_equal(found, np.tril(found))
-
-
-@given(kept=st.integers(0, 110), count=st.integers(0, 90), seed=st.integers(0, 2**32))
-def test_drop_equals_refactorisation(kept: int, count: int, seed: int) -> None:
-    matrix = random_covariance(kept + count, seed)
-    factor = factorise(matrix)
-    before = factor.copy()
-    found = drop_leading(factor, count)
-    np.testing.assert_allclose(found, factorise(matrix[count:, count:]), atol=1e-10)
-    np.testing.assert_array_equal(found, np.tril(found))
-    np.testing.assert_array_equal(factor, before)
 
 
 def test_fifty_steps_of_a_sliding_window() -> None:
@@ -179,11 +123,3 @@ def test_fifty_steps_of_a_sliding_window() -> None:
         )
     whole = slice(ends[50], ends[56])
     np.testing.assert_allclose(factor, factorise(matrix[whole, whole]), atol=1e-9)
-
-
-@given(size=st.integers(0, 60), seed=st.integers(0, 2**32))
-def test_inverse(size: int, seed: int) -> None:
-    factor = factorise(random_covariance(size, seed, noise=1e-2))
-    inverse = invert_lower(factor)
-    np.testing.assert_allclose(inverse @ factor, np.eye(size), atol=1e-10)
-    np.testing.assert_array_equal(inverse, np.tril(inverse))

@@ -1,6 +1,5 @@
 """Networks, optimiser steps and safe square roots, by hand and against NumPy."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,30 +13,14 @@ from driftrl.models.networks import (
     MLP,
     Dense,
     ResidualMLP,
-    adam,
-    apply_gradients,
     generator,
     safe_sqrt,
-    stacked,
 )
 
 KEY = jax.random.key(0)
 
 
-def dense(weight: list[list[float]], bias: list[float]) -> Dense:
-    """Return a layer with these parameters."""
-    layer = Dense(len(weight), len(bias), 1.0, rng=generator(KEY))
-    parts = jnp.array(weight), jnp.array(bias)
-    return eqx.tree_at(lambda d: (d.weight, d.bias), layer, parts)
-
-
 # ---- one layer ---------------------------------------------------------------------
-
-
-def test_dense_by_hand() -> None:
-    layer = dense([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [0.5, -1.0, 0.0])
-    # (2, −1)·W = (2 − 4, 4 − 5, 6 − 6)
-    np.testing.assert_array_equal(layer(jnp.array([2.0, -1.0])), [-1.5, -2.0, 0.0])
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (12, 3), (3, 12)])
@@ -49,10 +32,8 @@ def test_weights_start_orthogonal_with_the_asked_gain(shape: tuple[int, int]) ->
     np.testing.assert_array_equal(layer.bias, 0.0)
 
 
-@pytest.mark.parametrize("outputs", [1, 2, 3, 8])
-def test_batches_of_a_tall_layer_have_the_plain_value_and_gradient(
-    outputs: int,
-) -> None:
+@pytest.mark.parametrize("outputs", [1, 8])
+def test_a_layer_has_the_plain_value_and_gradient(outputs: int) -> None:
     layer = Dense(8, outputs, 1.0, rng=generator(KEY))
     x = jax.random.normal(jax.random.key(1), (5, 8))
     pull = jax.random.normal(jax.random.key(2), (5, outputs))
@@ -96,71 +77,14 @@ def test_residual_network_against_numpy() -> None:
         assert length == pytest.approx(HIDDEN_GAIN, rel=1e-5)
 
 
-def test_members_of_a_vmapped_ensemble_are_single_networks() -> None:
-    keys = jax.random.split(KEY, 3)
-    make = lambda key: MLP((2, 5, 2), jax.nn.silu, last_gain=1.0, key=key)
-    together = stacked([make(key) for key in keys])
-    x = jnp.array([0.4, -0.7])
-    found = jax.vmap(lambda net: net(x))(together)
-    alone = [make(key)(x) for key in keys]
-    np.testing.assert_allclose(found, np.stack(alone), atol=1e-6)
-    assert np.abs(np.diff(found, axis=0)).min() > 1e-3
-
-
-# ---- gradient steps ------------------------------------------------------------------
-
-
-def test_steps_of_adam_by_hand() -> None:
-    rule = adam(0.1, clip=2.0)
-    memory = rule.init({"a": jnp.zeros(()), "b": jnp.zeros(())})
-
-    @jax.jit
-    def step(
-        gradient: dict[str, jax.Array], memory: object, parameters: dict[str, jax.Array]
-    ) -> tuple[dict[str, jax.Array], object]:
-        return apply_gradients(rule, gradient, memory, parameters)
-
-    # The joint norm 5 is shortened to 2; the first step of Adam keeps but the signs.
-    gradient = {"a": jnp.asarray(3.0), "b": jnp.asarray(-4.0)}
-    parameters = {"a": jnp.asarray(1.0), "b": jnp.asarray(1.0)}
-    parameters, memory = step(gradient, memory, parameters)
-    np.testing.assert_allclose(
-        [parameters["a"], parameters["b"]], [0.9, 1.1], rtol=1e-5
-    )
-    # A norm of 1 is left as it is: averages of 1.2, −1.6 before and 0, 1 now.
-    gradient = {"a": jnp.asarray(0.0), "b": jnp.asarray(1.0)}
-    found, _ = step(gradient, memory, parameters)
-    for name, old, new in (("a", 1.2, 0.0), ("b", -1.6, 1.0)):
-        mean = (0.9 * 0.1 * old + 0.1 * new) / (1 - 0.9**2)
-        square = (0.999 * 0.001 * old**2 + 0.001 * new**2) / (1 - 0.999**2)
-        expected = parameters[name] - 0.1 * mean / np.sqrt(square)
-        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
-
-
 # ---- square roots --------------------------------------------------------------------
 
 
 def test_safe_sqrt_by_hand() -> None:
     found = safe_sqrt(jnp.array([0.0, 0.25, 4.0, 1e-30]))
     np.testing.assert_allclose(found, [0.0, 0.5, 2.0, 1e-15], rtol=1e-6)
-
-
-def test_slope_of_safe_sqrt() -> None:
     slope = jax.vmap(jax.grad(safe_sqrt))(jnp.array([0.0, 0.25, 4.0]))
     np.testing.assert_allclose(slope, [0.0, 1.0, 0.25], rtol=1e-6)
-
-
-def test_slope_of_the_disagreement() -> None:
-    # ∂σ/∂v_e = (v_e − v̄)/(E·σ): for −1 and 1, σ = 1, that is ∓1/2.
-    slope = jax.grad(lambda v: disagreement(v)[0])(jnp.array([[-1.0], [1.0]]))
-    np.testing.assert_allclose(slope, [[-0.5], [0.5]], rtol=1e-6)
-
-
-def test_no_disagreement_has_no_slope() -> None:
-    same = jnp.full((5, 2), 0.7)
-    slope = jax.grad(lambda v: jnp.sum(disagreement(v)))(same)
-    np.testing.assert_array_equal(slope, np.zeros((5, 2)))
-    assert float(jnp.sum(disagreement(same))) == 0.0
 
 
 @given(exponent=st.floats(-30.0, 15.0), seed=st.integers(0, 100))

@@ -1,16 +1,8 @@
 """The normaliser: numbers by hand, and columns that do not vary."""
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from driftrl.errors import InputError
-from driftrl.models import normaliser as module
 from driftrl.models.normaliser import Normaliser
 
 
@@ -51,27 +43,3 @@ def test_one_row_and_no_rows() -> None:
     none = Normaliser.fit(np.zeros((0, 3)))
     np.testing.assert_array_equal(none.mean, np.zeros(3))
     np.testing.assert_array_equal(none.std, np.ones(3))
-
-
-@given(seed=st.integers(0, 2**32), rows=st.integers(2, 40), scale=st.floats(1e-6, 1e6))
-def test_normalised_data_have_mean_zero_and_spread_one(
-    seed: int, rows: int, scale: float
-) -> None:
-    values = scale * np.random.default_rng(seed).normal(size=(rows, 3)) + 2 * scale
-    fitted = Normaliser.fit(values)
-    normal = fitted.normalise(values)
-    np.testing.assert_allclose(normal.mean(axis=0), 0, atol=1e-9)
-    np.testing.assert_allclose(normal.std(axis=0), 1, rtol=1e-9)
-    np.testing.assert_allclose(fitted.denormalise(normal), values, rtol=1e-9)
-
-
-def test_refusals(unchecked: Callable[[ModuleType], Any]) -> None:
-    plain = unchecked(module).Normaliser
-    with pytest.raises(InputError, match=r"matrix \[N, D\] .* received shape \(3,\)"):
-        plain.fit(np.zeros(3))
-    for wrong in (np.nan, np.inf):
-        with pytest.raises(InputError, match=r"finite numbers; .* finite: False\."):
-            plain.fit(np.array([[1.0, wrong]]))
-    for std in ([0.0], [-1.0], [np.nan], [1.0, 1.0]):
-        with pytest.raises(InputError, match="a positive std for every column"):
-            plain(np.zeros(1), np.array(std))

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from driftrl.envs.pendulum import MAX_SPEED, PendulumState, repeated_step
 from driftrl.errors import InputError
@@ -28,8 +26,6 @@ COARSE = Grid(angles=60, speeds=61, actions=11)
 ANGLES = -np.pi + 2.0 * np.pi / COARSE.angles * np.arange(COARSE.angles)
 SPEEDS = np.linspace(-MAX_SPEED, MAX_SPEED, COARSE.speeds)
 ANGLE, SPEED = np.meshgrid(ANGLES, SPEEDS, indexing="ij")
-HANGING = (0, COARSE.speeds // 2)
-UPRIGHT = (COARSE.angles // 2, COARSE.speeds // 2)
 ROUGH = jnp.asarray(np.random.default_rng(0).normal(size=(60, 61)), jnp.float32)
 
 interpolate_all = jax.jit(jax.vmap(interpolate, in_axes=(None, 0)))
@@ -63,17 +59,10 @@ def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajecto
         return jax.device_get(episodes)
 
 
-@pytest.mark.parametrize(
-    "sizes", [(61, 61, 11), (2, 61, 11), (60, 60, 11), (60, 3, 11), (60, 61, 2)]
-)
+@pytest.mark.parametrize("sizes", [(61, 61, 11), (60, 60, 11), (60, 61, 2)])
 def test_grid_needs_symmetric_points(sizes: tuple[int, int, int]) -> None:
     with pytest.raises(InputError):
         Grid(*sizes)
-
-
-def test_coarser_grid_keeps_every_other_point() -> None:
-    assert Grid(720, 481, 11).coarsened() == Grid(360, 241, 11)
-    assert Grid(62, 63, 5).coarsened() == Grid(30, 31, 5)
 
 
 def test_interpolation_gives_back_the_points_of_the_grid() -> None:
@@ -82,56 +71,12 @@ def test_interpolation_gives_back_the_points_of_the_grid() -> None:
     np.testing.assert_allclose(found, ROUGH.ravel(), atol=1e-4)
 
 
-def test_interpolation_error_falls_with_the_third_power_of_the_spacing() -> None:
-    stream = np.random.default_rng(1)
-    angles, speeds = stream.uniform(-9, 9, 2000), stream.uniform(-8, 8, 2000)
-    errors = []
-    for count in (60, 120):
-        grid_angles = -np.pi + 2.0 * np.pi / count * np.arange(count)
-        grid_speeds = np.linspace(-MAX_SPEED, MAX_SPEED, count + 1)
-        # Steep everywhere, so that the limit to the corners never takes hold.
-        table = np.sin(grid_angles)[:, None] + 3.0 * np.sinh(grid_speeds / 4.0)[None]
-        with jax.enable_x64(True):
-            found = np.asarray(
-                interpolate_all(pad(jnp.asarray(table)), states(angles, speeds))
-            )
-        exact = np.sin(angles) + 3.0 * np.sinh(speeds / 4.0)
-        inside = np.abs(np.cos(angles)) > 0.2
-        errors.append(np.abs(found - exact)[inside].max())
-    assert errors[0] < 5e-4
-    assert errors[1] < errors[0] / 6.0
-
-
-@given(st.floats(-20, 20), st.floats(-8, 8), st.integers(-3, 3))
-def test_interpolation_stays_within_the_corners_on_every_turn(
-    angle: float, speed: float, turns: int
-) -> None:
-    at = states(
-        np.array([angle, angle + turns * 2.0 * np.pi], np.float32),
-        np.array([speed, speed], np.float32),
-    )
-    value, turned = interpolate_all(pad(ROUGH), at)
-    row = int(np.floor((float(at.angle[0]) / (2 * np.pi) + 0.5) * 60)) % 60
-    column = min(59, int(np.floor((float(at.speed[0]) / 8 + 1) * 30)))
-    # One cell more than needed: rounding decides to which of two a border belongs.
-    rows = np.arange(row - 1, row + 3) % 60
-    near = np.asarray(ROUGH)[rows][:, max(0, column - 1) : column + 3]
-    assert near.min() - 1e-6 <= float(value) <= near.max() + 1e-6
-    assert float(turned) == pytest.approx(float(value), abs=1e-2)
-
-
 def test_a_parabola_is_maximised_exactly() -> None:
     actions = jnp.linspace(-1.0, 1.0, 11)
     tops = jnp.asarray([-0.93, -0.3, 0.0, 0.47, 1.0])
     values = 5.0 - 3.0 * (actions[None, :] - tops[:, None]) ** 2
     found = jax.jit(jax.vmap(refined_argmax, in_axes=(0, None)))(values, actions)
     np.testing.assert_allclose(found, tops, atol=1e-5)
-
-
-def test_where_no_parabola_opens_downwards_the_centre_is_kept() -> None:
-    actions = jnp.linspace(-1.0, 1.0, 5)
-    straight = jax.jit(refined_argmax)(actions, actions)
-    assert float(straight) == 0.5  # the best interior point; the end is tried anyway
 
 
 def test_last_action_is_zero() -> None:
@@ -168,26 +113,6 @@ def test_two_backups_equal_brute_force(repeat: int, steps: int) -> None:
     np.testing.assert_allclose(found[1], first, atol=2e-3)
     np.testing.assert_allclose(found[2], second, atol=0.1)
     assert np.median(np.abs(found[2] - second)) < 2e-4
-
-
-def test_upright_has_value_zero() -> None:
-    values = tables(10.0, 5, 8)
-    np.testing.assert_array_equal(values.whole[UPRIGHT], 0.0)
-    assert float(jnp.max(values.whole)) == 0.0
-
-
-def test_value_is_symmetric() -> None:
-    table = np.asarray(tables(10.0, 5, 8).whole)
-    mirrored = np.roll(table[::-1, ::-1], 1, axis=0)
-    np.testing.assert_allclose(table[1:], mirrored[1:], atol=1e-4)
-
-
-def test_more_torque_is_never_worse() -> None:
-    worth = [
-        float(tables(theta, 5, 8).whole[HANGING]) for theta in (0.5, 2.0, 5.0, 10.0)
-    ]
-    assert worth == sorted(worth)
-    assert worth[-1] > worth[0] + 10.0
 
 
 def test_greedy_policy_achieves_the_value() -> None:

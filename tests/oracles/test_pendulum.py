@@ -24,10 +24,6 @@ def test_without_torque_it_hangs(optima: dict[float, Optimum]) -> None:
     assert optima[0.0].std == 0.0
 
 
-def test_more_torque_is_better(optima: dict[float, Optimum]) -> None:
-    assert optima[0.0].value < optima[2.0].value < optima[5.0].value
-
-
 def test_the_value_is_the_best_that_was_achieved(optima: dict[float, Optimum]) -> None:
     for optimum in optima.values():
         achieved = {
@@ -69,18 +65,6 @@ def test_random_starts_with_one_decision_have_a_closed_form() -> None:
     assert optimum.value == pytest.approx(mean, abs=0.02)
     assert abs(optimum.value - mean) <= optimum.error
     assert optimum.std == pytest.approx(std, rel=0.02)
-
-
-@pytest.mark.slow
-def test_noise_costs_and_scatters() -> None:
-    noisy, noisier = (
-        optimal_return(5.0, EnvironmentConfig(40, 5, "hanging", noise_std), COARSE)
-        for noise_std in (0.05, 0.3)
-    )
-    assert noisier.value < noisy.value
-    assert noisier.std > noisy.std > 0.0
-    # Two standard errors of the mean over 2048 episodes are within the error.
-    assert noisier.error > 2.0 * noisier.std / np.sqrt(2048)
 
 
 @pytest.mark.parametrize("theta", [-0.1, float("nan"), float("inf")])

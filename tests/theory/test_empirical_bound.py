@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from driftrl.errors import InputError
 from driftrl.theory.empirical_bound import (
     EmpiricalBound,
     drift_within,
@@ -89,27 +88,6 @@ def test_drift_is_the_measured_variation_shared_out_over_theta(
     assert ((windowed.terms.drift > 0) == (expected > 0)).all()
 
 
-def test_all_data_hold_all_drift_and_less_uncertainty(
-    episodes: list[Episode], windowed: EmpiricalBound
-) -> None:
-    kept = empirical_bound(episodes, np.ones(6, dtype=int), THETAS)
-    assert (kept.uncertainty <= windowed.uncertainty + 1e-12).all()
-    assert (kept.drift >= windowed.drift - 1e-12).all()
-    assert kept.drift[-1] == pytest.approx(
-        estimate_constants(episodes, THETAS).variation
-    )
-    assert kept.uncertainty[5] < windowed.uncertainty[5]
-
-
-def test_constants_are_those_of_the_run(
-    episodes: list[Episode], windowed: EmpiricalBound
-) -> None:
-    rewards = np.concatenate([episode.rewards for episode in episodes])
-    assert windowed.setting.steps == 12 and windowed.setting.outputs == 1
-    assert windowed.setting.reward_max == rewards.max() - rewards.min()
-    assert windowed.most == 12 * windowed.setting.reward_max
-
-
 def test_without_theta_every_episode_moves_alike(episodes: list[Episode]) -> None:
     unknown = empirical_bound(episodes, np.ones(6, dtype=int))
     assert np.diff(unknown.drift) == pytest.approx(np.full(5, unknown.drift[1]))
@@ -119,15 +97,3 @@ def test_the_way_back_counts_as_well() -> None:
     thetas = np.array([1.0, 1.0, 0.8, 1.0, 0.6])
     found = empirical_bound(driven(thetas), np.ones(5, dtype=int), thetas)
     assert found.drift / found.drift[-1] == pytest.approx([0, 0, 0.25, 0.5, 1])
-
-
-def test_a_still_system_has_no_drift_term() -> None:
-    found = empirical_bound(driven(np.ones(5)), np.ones(5, dtype=int), np.full(5, 2.0))
-    assert (found.terms.drift == 0).all() and (found.terms.learning > 0).all()
-
-
-def test_refusals(episodes: list[Episode]) -> None:
-    with pytest.raises(InputError):
-        empirical_bound(episodes[:1], np.ones(1, dtype=int))
-    with pytest.raises(InputError):
-        empirical_bound(episodes, np.ones(5, dtype=int))

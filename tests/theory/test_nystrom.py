@@ -36,17 +36,6 @@ def episodes() -> list[Episode]:
     return swinging(6, 20, [0.5] * 6)
 
 
-def test_features_span_the_kernel(episodes: list[Episode]) -> None:
-    """φᵀφ' = 1 + z·z' + exp(-|z - z'|²/2), up to what landmarks leave unexplained."""
-    features = fit_features(episodes)
-    phi, _ = features.of(episodes[2])
-    raw = np.concatenate([episodes[2].obs, episodes[2].actions], axis=1)
-    z = features.inputs.normalise(raw) / features.length_scales
-    distances = ((z[:, None] - z[None]) ** 2).sum(axis=-1)
-    wanted = 1 + z @ z.T + np.exp(-0.5 * distances)
-    assert phi @ phi.T == pytest.approx(wanted, abs=2e-4)
-
-
 def test_running_sums_of_a_window(episodes: list[Episode]) -> None:
     features = fit_features(episodes)
     parts = [features.of(episode) for episode in episodes]
@@ -103,10 +92,3 @@ def test_noise_level_has_the_largest_evidence(
     monkeypatch.undo()
     best = nystrom._NOISE_LEVELS[int(np.argmax(evidences))]
     assert float(found.level[0]) == best
-
-
-def test_long_episodes_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nystrom, "_MAX_ROWS", 5)
-    (long,) = swinging(1, 9, [0.5])
-    phi, y = fit_features([long]).of(long)
-    assert len(phi) == len(y) == 5

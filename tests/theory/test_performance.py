@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from driftrl.theory.performance import (
     drift_penalty,
@@ -55,18 +53,6 @@ def test_episodic_bound_by_hand() -> None:
     np.testing.assert_allclose(terms.learning, [30.0, 0.0])  # (9 + 6)·2
     np.testing.assert_allclose(terms.drift, [5.0, 2.5])
     np.testing.assert_allclose(terms.total, [35.0, 2.5])
-
-
-SOME = st.tuples(*[st.floats(0, 100)] * 3)
-
-
-@given(SOME, SOME)
-def test_episodic_bound_grows(
-    some: tuple[float, float, float], more: tuple[float, float, float]
-) -> None:
-    less = episodic_regret_bound(*some)
-    larger = episodic_regret_bound(*np.add(some, more))
-    assert larger.learning >= less.learning and larger.drift >= less.drift
 
 
 def test_performance_difference_of_known_systems() -> None:

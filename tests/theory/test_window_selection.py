@@ -35,11 +35,6 @@ def test_growing_gain_asks_for_shorter_spans() -> None:
     assert found.order == 1 < found.span == 13
 
 
-def test_without_variation_everything_is_kept() -> None:
-    found = choose(SETTING, episodes=30, variation=0.0, gain_of_span=lambda p: 5.0)
-    assert found.span == 30 and found.informed is None
-
-
 def test_unknown_variation_leaves_the_papers_choice() -> None:
     found = choose(SETTING, episodes=100, variation=None, gain_of_span=lambda p: 16.0)
     assert (found.span, found.tuned, found.terms) == (20, pytest.approx(20.0), None)
@@ -72,16 +67,6 @@ def test_half_the_best_span_costs_less_than_twice() -> None:
     assert (half / best, twice / best) == pytest.approx((1.149, 1.237), abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("episodes", "variation"), [(1, 1.0), (30, -1.0), (30, math.nan)]
-)
-def test_bad_input_is_refused(episodes: int, variation: float) -> None:
-    with pytest.raises(InputError):
-        choose(
-            SETTING, episodes=episodes, variation=variation, gain_of_span=lambda p: 1.0
-        )
-
-
 def test_given_gain_sets_the_scale_of_the_known_rate() -> None:
     problem = Problem(episodes=30, variation=21.0, dimension=4, steps=40, gain=265.0)
     found = choose_window(problem)
@@ -98,16 +83,7 @@ def test_gain_is_greedy_up_to_a_thousand_points() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"episodes": None},
-        {"steps": 0},
-        {"dimension": 0},
-        {"kernel": "periodic"},
-        {"gain": -1.0},
-        {"noise": 0.0},
-        {"delta": 1.5},
-    ],
+    "changes", [{"episodes": None}, {"steps": 0}, {"kernel": "periodic"}, {"gain": -1}]
 )
 def test_bad_problem_is_refused(changes: dict[str, Any]) -> None:
     values = {"episodes": 30, "dimension": 4, "steps": 40, "gain": 265.0, **changes}
