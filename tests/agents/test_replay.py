@@ -3,11 +3,13 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftrl.agents import replay as module
 from driftrl.agents.replay import Batch, DeviceReplay, ReplayCache, device_replay
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.types import Data, Episode, Transition
@@ -60,6 +62,16 @@ def test_data_keep_their_order_and_are_padded_with_zeros() -> None:
     assert replay.rows.terminated.tolist() == [0.0, 0.0, 1.0, 0.0, 0.0]
 
 
+def test_rows_are_taken_by_number_wherever_the_ring_starts() -> None:
+    replay = device_replay(memory_of(4).since(1), 5)
+    turned = jax.tree.map(lambda column: jnp.roll(column, 3, axis=0), replay.rows)
+    ring = DeviceReplay(turned, jnp.asarray(3, jnp.int32), replay.size)
+    numbers = jnp.asarray([[0, 3], [2, 2]])
+    assert same(ring.take(numbers), replay.take(numbers))
+    assert ring.take(numbers).obs.shape == (2, 2, 2)
+    assert same(ring.ordered(), replay.rows)
+
+
 @settings(max_examples=40)
 @given(
     st.lists(
@@ -78,6 +90,28 @@ def test_the_cache_holds_what_it_is_asked_for(
         memory.release(before=first)
         if not skipped:
             assert holds(cache.load(data, 16 if len(data) <= 16 else 32), data)
+
+
+def test_each_transition_is_written_once_and_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[int] = []
+    write = module._written
+
+    def counting(columns: Batch, rows: Batch, place: Any, count: Any) -> Batch:
+        written.append(int(count))
+        return write(columns, rows, place, count)
+
+    monkeypatch.setattr(module, "_written", counting)
+    cache, memory, pointers = ReplayCache(SIZES, 5), memory_of(), set()
+    for number in range(1, 40):
+        memory.append(episode(5, number))
+        data = memory.since(max(1, number - 3))
+        memory.release(before=max(1, number - 3))
+        replay = cache.load(data, 50_000)
+        pointers.add(replay.rows.obs.unsafe_buffer_pointer())
+    assert sum(written) == 39 * 5
+    assert len(pointers) == 1
 
 
 def test_long_data_are_written_in_several_pieces() -> None:
@@ -117,3 +151,18 @@ def test_appended_rows_do_not_stay() -> None:
     assert holds(cache.load(memory.since(2), 8), memory.since(2))
     memory.append(episode(5, seed=9))
     assert holds(cache.load(memory.since(2), 8), memory.since(2))
+
+
+def test_an_interrupted_write_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, cache = memory_of(4), ReplayCache(SIZES, 5)
+    cache.load(memory.since(1), 20)
+    memory.append(episode(5, seed=1))
+
+    def interrupted(*arguments: Any) -> Batch:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_written", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cache.load(memory.since(1), 20)
+    assert holds(cache.load(memory.since(1), 20), memory.since(1))
