@@ -47,7 +47,7 @@ def test_corrected_width_by_hand() -> None:
 def test_widths_of_schemes() -> None:
     def width(scheme: Scheme, version: Version) -> float:
         options = {"scheme": scheme, "version": version, "span": 4}
-        return float(width_of(SETTING, 4.0, episode=7, episodes=10, **options))  # pyright: ignore[reportArgumentType]
+        return float(width_of(SETTING, 4.0, episode=7, episodes=10, **options))
 
     common = {"rkhs_bound": 2.0, "outputs": 3, "failure_probability": 0.1}
     printed = {**common, "noise_std": 0.5}
