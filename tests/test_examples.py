@@ -13,8 +13,9 @@ EXAMPLES = sorted((TOP / "examples").glob("*.py"))
 
 
 def run(code: list[str], directory: Path) -> str:
-    # As a user would: without the strictness of the tests.
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("JAX_NUMPY")}
+    # As a user would: without the strictness of the tests, and with optimised code.
+    strict = ("JAX_NUMPY", "XLA_FLAGS")
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(strict)}
     done = subprocess.run(
         [sys.executable, *code],
         cwd=directory,

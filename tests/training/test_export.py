@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import driftrl
 from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.sac import ActorPolicy, SACAgent
 from driftrl.cli.main import main
@@ -98,7 +99,8 @@ def configured(method: str) -> RunConfig:
 def stored(config: RunConfig, directory: Path, *, updates: int) -> Path:
     """Write the files of a run that has seen two episodes, as far as export goes."""
     directory.mkdir()
-    (directory / "config.toml").write_text(toml_text(to_dict(config)))
+    written = {**to_dict(config), "versions": {"driftrl": driftrl.__version__}}
+    (directory / "config.toml").write_text(toml_text(written))
     agent: Any = make_agent(config)
     for episodes in (1, 2):
         state = agent.initial_state(key=jax.random.key(episodes))
