@@ -114,12 +114,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         first = [run for run in runs if run.seed == 0]
         local = make_engine("local", EngineConfig(), workers=1)
-        run_all(first, Path(place) / "first", local, on_status=lambda _: None)
+        run_all(first, Path(place) / "first", local)
         out = Path(place) / "study"
         watch = Watch(Path(place))
         watch.start()
         started = time.monotonic()
-        failures = run_all(runs, out, engine_of(arguments), on_status=lambda _: None)
+        failures = run_all(runs, out, engine_of(arguments))
         ended = time.monotonic()
         watch.is_over = True
         watch.join()

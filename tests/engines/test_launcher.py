@@ -9,7 +9,7 @@ import pytest
 from driftrl.config.engine import EngineConfig, RayConfig, Resources
 from driftrl.config.run import RunConfig
 from driftrl.engines import launcher
-from driftrl.engines.launcher import Ended, Failure, Job, Status, run_all
+from driftrl.engines.launcher import Ended, Failure, Job, run_all
 from driftrl.errors import InputError
 from driftrl.training.study import read_study
 
@@ -21,7 +21,6 @@ DONE = ["episode", "episode", "episode", "finish"]
 class Script:
     """A job that does one thing each time it is polled."""
 
-    name: str
     directory: Path
     acts: list[str]
     is_running: bool = True
@@ -36,10 +35,7 @@ class Script:
             done = launcher.episodes_done(self.directory)
             (self.directory / "checkpoint" / f"{done + 1:06d}").mkdir(parents=True)
             return None
-        if act == "finish":
-            return Ended()
-        failure = Failure(self.name, 1, act, self.directory / "log.txt")
-        return Ended(failure, is_lost=act == "lost")
+        return Ended("" if act == "finish" else act, is_lost=act == "lost")
 
     def stop(self) -> None:
         self.stopped = True
@@ -51,7 +47,6 @@ class ScriptedEngine:
 
     scripts: dict[int, list[list[str]]]
     max_jobs: int = 10
-    restarts_lost: bool = True
     started: list[int] = field(default_factory=list)
     jobs: list[Script] = field(default_factory=list)
     left: list[Job] = field(default_factory=list)
@@ -60,7 +55,7 @@ class ScriptedEngine:
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         self.started += [config.seed for config, _ in runs]
         jobs = [
-            Script(config.name, directory, self.scripts[config.seed].pop(0))
+            Script(directory, self.scripts[config.seed].pop(0))
             for config, directory in runs
         ]
         self.jobs += jobs
@@ -84,35 +79,32 @@ def play(
     engine: ScriptedEngine,
     out: Path,
     patience: float = 60.0,
-    on_status: Callable[[Status], None] = lambda _: None,
+    on_poll: Callable[[Sequence[Failure]], None] = lambda _: None,
 ) -> tuple[Failure, ...]:
-    return run_all(RUNS, out, engine, patience_minutes=patience, on_status=on_status)
+    return run_all(RUNS, out, engine, patience_minutes=patience, on_poll=on_poll)
 
 
-def test_status_counts_episodes_of_running_and_ended_runs(tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_and_the_other_goes_on(tmp_path: Path) -> None:
     engine = ScriptedEngine({0: [[*DONE]], 1: [["episode", "broken"]]})
-    statuses: list[Status] = []
-    (failure,) = play(engine, tmp_path, on_status=statuses.append)
-    assert [status.episodes_done for status in statuses] == [2, 3, 4, 4]
-    assert [len(status.running) for status in statuses] == [2, 1, 1, 0]
-    assert [status.runs_done for status in statuses] == [0, 0, 0, 1]
-    assert failure.reason == "broken" and statuses[-1].failures == (failure,)
+    counts: list[int] = []
+    (failure,) = play(engine, tmp_path, on_poll=lambda f: counts.append(len(f)))
+    assert counts == [0, 1, 1, 1]
+    assert (failure.name, failure.reason) == (RUNS[1].name, "broken")
+    assert failure.log.read_text() == "broken\n"
     assert engine.closed and not engine.left
 
 
 @pytest.mark.parametrize(
-    ("script", "restarts", "starts", "fails"),
+    ("script", "starts", "fails"),
     [
-        ([["episode", "lost"], ["episode", "lost"], ["finish"]], True, 3, False),
-        ([["lost"]] * 9, True, 4, True),
-        ([["lost"]], False, 1, True),
+        ([["episode", "lost"], ["episode", "lost"], ["finish"]], 3, False),
+        ([["lost"]] * 9, 4, True),
     ],
 )
 def test_lost_jobs_are_restarted_while_they_make_progress(
-    tmp_path: Path, script: list[list[str]], restarts: bool, starts: int, fails: bool
+    tmp_path: Path, script: list[list[str]], starts: int, fails: bool
 ) -> None:
-    scripts = {0: [list(acts) for acts in script], 1: [[*DONE]]}
-    engine = ScriptedEngine(scripts, restarts_lost=restarts)
+    engine = ScriptedEngine({0: [list(acts) for acts in script], 1: [[*DONE]]})
     failures = play(engine, tmp_path)
     assert [failure.reason for failure in failures] == ["lost"] * fails
     assert engine.started.count(0) == starts
@@ -132,23 +124,12 @@ def test_a_hanging_job_is_stopped_and_a_queued_one_is_not(tmp_path: Path) -> Non
 def test_an_interrupt_hands_running_jobs_to_the_engine(tmp_path: Path) -> None:
     engine = ScriptedEngine({0: [["wait"] * 9], 1: [["finish"]]})
 
-    def interrupt(status: Status) -> None:
-        if len(status.running) == 1:
-            raise KeyboardInterrupt
+    def interrupt(failures: Sequence[Failure]) -> None:
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(engine, tmp_path, on_status=interrupt)
+        play(engine, tmp_path, on_poll=interrupt)
     assert engine.left == [engine.jobs[0]] and engine.closed
-
-
-def test_earlier_episodes_count_from_the_start(tmp_path: Path) -> None:
-    (tmp_path / RUNS[1].name / "checkpoint" / "000002").mkdir(parents=True)
-    (tmp_path / RUNS[1].name / "checkpoint" / ".000003.tmp").mkdir()
-    (tmp_path / RUNS[1].name / "episodes.jsonl").write_text("{}\n" * 2)
-    engine = ScriptedEngine({0: [[*DONE]], 1: [["episode", "finish"]]}, max_jobs=1)
-    counts: list[int] = []
-    play(engine, tmp_path, on_status=lambda status: counts.append(status.episodes_done))
-    assert counts == [3, 4, 5, 5, 6, 6]
 
 
 def test_a_finished_run_whose_last_row_is_torn_is_resumed(tmp_path: Path) -> None:

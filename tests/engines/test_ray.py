@@ -1,10 +1,7 @@
 """The Ray engine without Ray: a stand-in for its module plays back messages."""
 
 import contextlib
-import inspect
 import os
-import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +13,7 @@ from driftrl.config.engine import EngineConfig, RayConfig, Resources
 from driftrl.engines import local
 from driftrl.engines import ray as ray_engine
 from driftrl.engines.launcher import Ended
-from driftrl.engines.ray import RayEngine, RayJob, run_worker
+from driftrl.engines.ray import RayEngine, RayJob
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.plugins import SEARCH_VARIABLE
@@ -44,30 +41,22 @@ class RuntimeEnvSetupError(RayError):
     """Its node could not be prepared."""
 
 
-@dataclass
-class Stream:
-    """What a task will yield, and what it was called with."""
+@dataclass(eq=False)
+class Task:
+    """What a task was called with, and its result once it has one."""
 
-    messages: list
     arguments: tuple
-
-    def __next__(self) -> Any:
-        if not self.messages:
-            raise StopIteration
-        return self.messages.pop(0)
+    results: list = field(default_factory=list)
 
 
 @dataclass
 class FakeRay:
-    """Plays back one list of messages after another, one a task."""
+    """Remembers what it is asked for."""
 
-    scripts: list[list] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    streams: list[Stream] = field(default_factory=list)
-    cancelled: list[Stream] = field(default_factory=list)
-    has_ended: bool = False
-    """Whether a stream without further messages has ended."""
+    tasks: list[Task] = field(default_factory=list)
+    cancelled: list[Task] = field(default_factory=list)
     exceptions = SimpleNamespace(
         RayError=RayError,
         RayTaskError=RayTaskError,
@@ -87,11 +76,9 @@ class FakeRay:
         return [{"Alive": True, "Resources": {"CPU": 4.0, "memory": 8e9}}, gone]
 
     def remote(self, function: Any) -> Any:
-        assert inspect.isgeneratorfunction(function)
-
-        def submit(*arguments: Any) -> Stream:
-            self.streams.append(Stream(self.scripts.pop(0), arguments))
-            return self.streams[-1]
+        def submit(*arguments: Any) -> Task:
+            self.tasks.append(Task(arguments))
+            return self.tasks[-1]
 
         def options(**options: Any) -> Any:
             self.options = options
@@ -99,17 +86,17 @@ class FakeRay:
 
         return SimpleNamespace(options=options)
 
-    def wait(self, streams: list, timeout: float, fetch_local: bool) -> tuple:
-        return [one for one in streams if one.messages or self.has_ended], []
+    def wait(self, tasks: list[Task], timeout: float) -> tuple:
+        return [task for task in tasks if task.results], []
 
-    def get(self, message: Any, timeout: float) -> Any:
-        if isinstance(message, Exception):
-            raise message
-        return {"begun": None}.get(message, message)
+    def get(self, task: Task) -> Any:
+        if isinstance(task.results[0], Exception):
+            raise task.results[0]
+        return task.results[0]
 
-    def cancel(self, stream: Stream, force: bool) -> None:
-        self.cancelled.append(stream)
-        stream.messages.append(TaskCancelledError())
+    def cancel(self, task: Task, force: bool) -> None:
+        self.cancelled.append(task)
+        task.results.append(TaskCancelledError())
 
 
 @pytest.fixture
@@ -120,9 +107,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 
 def started(
-    ray: FakeRay, directory: Path, script: list, config: EngineConfig | None = None
+    ray: FakeRay, directory: Path, config: EngineConfig | None = None
 ) -> RayJob:
-    ray.scripts.append(script)
     engine = RayEngine(config or EngineConfig(), ("--flag",))
     (job,) = engine.start([(RUN, directory)])
     assert isinstance(job, RayJob)
@@ -130,16 +116,14 @@ def started(
 
 
 def test_a_run_waits_begins_and_finishes(ray: FakeRay, tmp_path: Path) -> None:
-    script: list = []
     needs = Resources(cores=2, accelerators=0, memory_gb=3.5)
-    job = started(ray, tmp_path, script, EngineConfig(needs))
+    job = started(ray, tmp_path, EngineConfig(needs))
     assert job.ended() is None and not job.is_running
-    script.append("begun")
+    (tmp_path / "heartbeat").touch()
     assert job.ended() is None and job.is_running
-    script.append(0)
+    ray.tasks[0].results.append(0)
     assert job.ended() == Ended() == job.ended()
     assert ray.options == {
-        "num_returns": "streaming",
         "num_cpus": 2,
         "num_gpus": 0,
         "memory": 3_500_000_000,
@@ -157,9 +141,9 @@ def test_a_task_gets_what_a_local_worker_gets(
     monkeypatch.delenv("NPROC", raising=False)
     monkeypatch.delenv(SEARCH_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
-    started(ray, Path(), [])
-    name, config, directory, options, environment = ray.streams[0].arguments
-    assert (name, directory, options) == (RUN.name, tmp_path, ("--flag",))
+    started(ray, Path())
+    config, directory, options, environment = ray.tasks[0].arguments
+    assert (directory, options) == (tmp_path, ("--flag",))
     assert config == local.config_text(RUN)
     assert environment["OMP_NUM_THREADS"] == "3" and environment["NPROC"] == "1"
     assert environment[SEARCH_VARIABLE] == str(tmp_path)
@@ -170,7 +154,7 @@ def test_a_task_gets_what_a_local_worker_gets(
 
 
 @pytest.mark.parametrize(
-    ("message", "is_lost", "reason"),
+    ("result", "is_lost", "reason"),
     [
         (2, False, "the last line"),
         (-9, True, "Killed by signal 9."),
@@ -181,28 +165,19 @@ def test_a_task_gets_what_a_local_worker_gets(
     ],
 )
 def test_failed_tasks_are_told_from_lost_ones(
-    ray: FakeRay, tmp_path: Path, message: Any, is_lost: bool, reason: str
+    ray: FakeRay, tmp_path: Path, result: Any, is_lost: bool, reason: str
 ) -> None:
     (tmp_path / "log.txt").write_text("the first line\nthe last line\n")
-    ended = started(ray, tmp_path, ["begun", message]).ended()
-    assert ended is not None and ended.failure is not None
-    assert (ended.is_lost, ended.failure.reason) == (is_lost, reason)
-
-
-def test_a_stream_that_ends_without_a_status_is_lost(
-    ray: FakeRay, tmp_path: Path
-) -> None:
-    ray.has_ended = True
-    ended = started(ray, tmp_path, ["begun"]).ended()
-    assert ended is not None and ended.is_lost
+    job = started(ray, tmp_path)
+    ray.tasks[0].results.append(result)
+    assert job.ended() == Ended(reason, is_lost)
 
 
 def test_shutdown_cancels_each_task_once(ray: FakeRay, tmp_path: Path) -> None:
-    ray.scripts += [["begun"], []]
     engine = RayEngine(EngineConfig())
     jobs = engine.start([(RUN, tmp_path), (RUN, tmp_path)])
     engine.shutdown(jobs)
-    assert ray.cancelled == ray.streams and all(job.ended() for job in jobs)
+    assert ray.cancelled == ray.tasks and all(job.ended() for job in jobs)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +196,7 @@ def test_runs_that_no_node_has_room_for_are_refused(
         contextlib.nullcontext() if fits else pytest.raises(InputError, match="4 co")
     )
     with expected:
-        started(ray, tmp_path, [], EngineConfig(needs))
+        started(ray, tmp_path, EngineConfig(needs))
 
 
 PROBES = {
@@ -238,38 +213,7 @@ def test_a_cluster_that_can_not_be_used_is_refused(
     if "sleep" in probe:
         monkeypatch.setattr(ray_engine, "_CONNECT_SECONDS", 0.5)
     with pytest.raises(InputError, match=f"'h:1'.*{PROBES[probe]}"):
-        started(ray, tmp_path, [], EngineConfig(ray=RayConfig(address="h:1")))
+        started(ray, tmp_path, EngineConfig(ray=RayConfig(address="h:1")))
     with pytest.raises(InputError, match="client server"):
-        started(ray, tmp_path, [], EngineConfig(ray=RayConfig(address="ray://h:1")))
+        started(ray, tmp_path, EngineConfig(ray=RayConfig(address="ray://h:1")))
     assert ray.settings == {}
-
-
-WORKER = """
-import os, sys, time
-print(os.environ["OMP_NUM_THREADS"], len(sys.stdin.read()), flush=True)
-time.sleep({seconds})
-sys.exit(3)
-"""
-
-
-@pytest.mark.parametrize("seconds", [0.3, 100])
-def test_a_node_runs_the_worker_and_ends_it_when_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
-    command = [sys.executable, "-c", WORKER.format(seconds=seconds)]
-    monkeypatch.setattr(local, "worker_command", lambda *_: command)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    jobs: list[local.LocalJob] = []
-    start = local.LocalJob
-    monkeypatch.setattr(
-        ray_engine, "LocalJob", lambda *a: jobs.append(start(*a)) or jobs[-1]
-    )
-    messages = run_worker("a", b"12345", tmp_path, (), {"OMP_NUM_THREADS": "7"})
-    assert next(messages) is None
-    if seconds < 1:
-        assert list(messages) == [3]
-        assert (tmp_path / "log.txt").read_text() == "7 5\n"
-        return
-    began = time.monotonic()
-    messages.close()  # pyright: ignore[reportAttributeAccessIssue]
-    assert jobs[0].process.returncode == -9 and time.monotonic() - began < 10

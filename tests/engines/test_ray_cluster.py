@@ -21,7 +21,7 @@ import pytest
 from driftrl.config.engine import EngineConfig, RayConfig, Resources
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, overridden, toml_text
-from driftrl.engines.launcher import Status, episodes_done, run_all
+from driftrl.engines.launcher import episodes_done, run_all
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.ray import RayEngine
 from driftrl.training.study import Study
@@ -66,7 +66,7 @@ def assert_as_on_this_machine(runs: list[RunConfig], out: Path) -> None:
     """Run the same runs locally, and compare the records."""
     local = out.parent / "local"
     cores = len(os.sched_getaffinity(0))
-    assert run_all(runs, local, LocalEngine(cores), on_status=lambda _: None) == ()
+    assert run_all(runs, local, LocalEngine(cores)) == ()
     for run in runs:
         rows = rows_of(out / run.name)
         assert len(rows) == run.episodes
@@ -98,11 +98,11 @@ class Killer:
     kept: list[tuple[str, dict[str, tuple[int, int]]]] = field(default_factory=list)
     """The runs that were killed, and the files that they had."""
 
-    def on_status(self, status: Status) -> None:
+    def on_poll(self, failures: object) -> None:
         waits = time.monotonic() - self.last < self.seconds
         if waits or len(self.kept) == self.limit:
             return
-        for name in status.running:
+        for name in (path.name for path in self.out.glob("*/")):
             process = worker_of(self.out / name)
             if process is not None and self._has_finished_an_episode(name, process):
                 self.kept.append((name, stamps(self.out / name)))
@@ -123,7 +123,7 @@ class Killer:
 def test_runs_whose_workers_are_killed_equal_local_ones(tmp_path: Path) -> None:
     runs, out = study(), tmp_path / "ray"
     killer = Killer(out, seconds=5.0, limit=4)
-    assert run_all(runs, out, RayEngine(SMALL), on_status=killer.on_status) == ()
+    assert run_all(runs, out, RayEngine(SMALL), on_poll=killer.on_poll) == ()
     assert len(killer.kept) >= 2
     for name, kept in killer.kept:
         assert kept and kept.items() <= stamps(out / name).items(), f"{name} ran twice"
@@ -140,14 +140,14 @@ def test_runs_of_a_node_that_is_lost_go_on_on_another(tmp_path: Path) -> None:
         variables = {"RAY_worker_niceness": "0"}
         nodes = [cluster.add_node(num_cpus=1, env_vars=variables) for _ in range(2)]
 
-        def lose_a_node(status: Status) -> None:
+        def lose_a_node(failures: object) -> None:
             done = [episodes_done(out / run.name) for run in runs]
             if not kept and min(done) >= 3 and max(done) < 25:
                 kept.update({run.name: stamps(out / run.name) for run in runs})
                 cluster.remove_node(nodes[1], allow_graceful=False)
 
         config = EngineConfig(Resources(memory_gb=0.5), RayConfig(cluster.address))
-        assert run_all(runs, out, RayEngine(config), on_status=lose_a_node) == ()
+        assert run_all(runs, out, RayEngine(config), on_poll=lose_a_node) == ()
     finally:
         cluster.shutdown()
     assert kept
@@ -200,10 +200,8 @@ def test_failures_and_shutdown_on_a_cluster_on_loopback(tmp_path: Path) -> None:
     (tmp_path / bad.name / "config.toml").write_text('task = "a"\nmethod = "sombrl"\n')
     endless = overridden(good, {"episodes": 100_000, "seed": 7})
     waiting = overridden(endless, {"seed": 8})
-    (failure,) = run_all(
-        [bad, good], tmp_path, RayEngine(SMALL), on_status=lambda _: None
-    )
-    assert (failure.name, failure.status) == (bad.name, 2) and failure.reason
+    (failure,) = run_all([bad, good], tmp_path, RayEngine(SMALL))
+    assert failure.name == bad.name and failure.reason
     assert episodes_done(tmp_path / good.name) == 2
 
     all_cores = Resources(cores=len(os.sched_getaffinity(0)), memory_gb=0.5)

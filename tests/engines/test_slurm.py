@@ -1,5 +1,6 @@
 """The Slurm engine without Slurm: what it asks for, refuses and concludes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 from driftrl.config.engine import EngineConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, to_dict
+from driftrl.engines import local
 from driftrl.engines import slurm as slurm_engine
 from driftrl.engines.slurm import RunInJob, SlurmEngine, sbatch_parameters, time_limit
 from driftrl.envs.tasks import configure
@@ -56,7 +58,7 @@ def test_what_sbatch_is_asked_for() -> None:
         },
     }
     bare = sbatch_parameters(EngineConfig(), 90, "n")
-    assert bare.keys().isdisjoint({"partition", "account", "gpus_per_node", "setup"})
+    assert bare["partition"] is bare["account"] is bare["gpus_per_node"] is None
     assert (bare["signal_delay_s"], bare["array_parallelism"]) == (60, 1000)
 
 
@@ -107,9 +109,9 @@ def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: Any) ->
     slurm.answer("sinfo", "echo 'sinfo: error: no controller' >&2; exit 1")
     with pytest.raises(InputError, match="answer: no controller."):
         SlurmEngine(EngineConfig())
-    (slurm.path / "sbatch").unlink()
+    (slurm.path / "sinfo").unlink()
     monkeypatch.setenv("PATH", str(slurm.path))
-    with pytest.raises(InputError, match="no sbatch"):
+    with pytest.raises(InputError, match="sinfo"):
         SlurmEngine(EngineConfig())
     monkeypatch.setattr(slurm_engine, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"driftrl\[slurm\]"):
@@ -146,7 +148,8 @@ def test_running_jobs_are_found_and_only_the_others_submitted(
     folder.mkdir()
     names = [run.name for run in runs[:4]]
     (folder / "driftrl-out-a.json").write_text(json.dumps(names))
-    (folder / "7_3.status").write_text("2")  # has failed, which Slurm does not know yet
+    # It has failed, which Slurm does not know yet.
+    slurm_engine._write_note(pairs[3][1], "7_3", "FAILED", status=2)
     listed = (
         "7_0 RUNNING driftrl-out-a\\n7_1 PENDING driftrl-out-a\\n"
         "7_2 TIMEOUT driftrl-out-a\\n7_3 COMPLETING driftrl-out-a\\n"
@@ -190,28 +193,28 @@ def test_shutdown_leaves_the_jobs_and_says_how_to_cancel_them(
 
 
 @pytest.mark.parametrize(
-    ("state", "status", "episodes", "reason", "is_lost"),
+    ("state", "note", "episodes", "reason", "is_lost"),
     [
-        ("RUNNING", "0", 2, None, False),
-        ("COMPLETING", "2", 0, "the last line", False),
-        ("FAILED", "-9", 1, "signal 9", True),
-        ("OUT_OF_MEMORY", "-9", 1, "memory_gb = 2", False),
-        ("CANCELLED", "begun", 1, "cancelled", False),
-        ("TIMEOUT", "begun", 1, "TIMEOUT", True),
-        ("NODE_FAIL", "begun", 2, None, False),
-        ("FAILED", "begun", 1, "FAILED", True),
-        ("FAILED", "", 0, "no such module", False),
-        ("", "begun", 1, "forgot", True),
-        ("", "", 2, None, False),
+        ("RUNNING", {"status": 0}, 2, "", False),
+        ("COMPLETING", {"status": 2}, 0, "the last line", False),
+        ("FAILED", {"status": -9}, 1, "signal 9", True),
+        ("OUT_OF_MEMORY", {"status": -9}, 1, "memory_gb = 2", False),
+        ("CANCELLED", {"begun": True}, 1, "cancelled", False),
+        ("TIMEOUT", {"begun": True}, 1, "timeout", True),
+        ("NODE_FAIL", {"begun": True}, 2, "", False),
+        ("FAILED", {"begun": True}, 1, "failed", True),
+        ("FAILED", {}, 0, "no such module", False),
+        ("", {"begun": True}, 1, "forgot", True),
+        ("", {}, 2, "", False),
     ],
 )
 def test_how_jobs_end(
     slurm: Any,
     monkeypatch: pytest.MonkeyPatch,
     state: str,
-    status: str,
+    note: dict[str, Any],
     episodes: int,
-    reason: str | None,
+    reason: str,
     is_lost: bool,
 ) -> None:
     ((run, directory),) = directories(slurm.path.parent, RUN)
@@ -219,34 +222,25 @@ def test_how_jobs_end(
     (job,) = engine.start([(run, directory)])
     slurm.answer("squeue", f"echo '9_0 {state} n'" if state else "true")
     folder = directory.parent / ".slurm"
-    if status:
-        (folder / "9_0.status").write_text(status)
+    slurm_engine._write_note(directory, "9_0", "RUNNING", **note)
     (folder / "9_0_0_log.err").write_text("error\nno such module\n")
     (directory / "log.txt").write_text("first\nthe last line\n")
     (directory / "checkpoint" / f"{episodes:06d}").mkdir(parents=True)
     ended = job.ended()
     assert ended is not None and ended.is_lost == is_lost
-    assert (ended.failure is None) == (reason is None)
-    if ended.failure is not None:
-        assert reason is not None and reason in ended.failure.reason
+    assert reason in ended.reason and bool(ended.reason) == bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("state", "status"),
-    [("PENDING", ""), ("RUNNING", "-9"), ("A_NEW_STATE", "begun")],
-)
+@pytest.mark.parametrize("state", ["PENDING", "A_NEW_STATE"])
 def test_jobs_that_go_on_are_noted(
-    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, status: str
+    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     ((run, directory),) = directories(tmp_path, RUN)
     engine, _ = engine_with(slurm, monkeypatch, "")
     (job,) = engine.start([(run, directory)])
     slurm.answer("squeue", f"echo '9_0 {state} n'")
-    if status:
-        (directory.parent / ".slurm" / "9_0.status").write_text(status)
     assert job.ended() is None
-    noted = json.loads((directory / "job.json").read_bytes())
-    assert noted["state"] == ("FAILED" if status == "-9" else state)
+    assert json.loads((directory / "job.json").read_bytes())["state"] == state
     slurm.answer("squeue", "exit 1")  # a controller that is down loses no job
     assert job.ended() is None
 
@@ -285,9 +279,8 @@ class Job:
     def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch, program: str) -> None:
         self.directory = tmp_path / "out" / "run"
         self.directory.mkdir(parents=True)
-        (tmp_path / "out" / ".slurm").mkdir()
         command = [sys.executable, "-c", program]
-        patch.setattr(slurm_engine, "worker_command", lambda *_: command)
+        patch.setattr(local, "worker_command", lambda *_: command)
         patch.setenv("SLURM_ARRAY_JOB_ID", "7")
         patch.setenv("SLURM_ARRAY_TASK_ID", "3")
         again = types.ModuleType("submitit.helpers")
@@ -300,22 +293,19 @@ class Job:
             "environment": {"X": "1"},
         }
 
-    def files(self) -> tuple[str, str, str]:
+    def files(self) -> tuple[str, int | None, str]:
         """Return the log, the status, and the state that ``watch`` sees."""
-        folder = self.directory.parent / ".slurm"
-        state = json.loads((self.directory / "job.json").read_bytes())["state"]
+        note = json.loads((self.directory / "job.json").read_bytes())
         log = (self.directory / "log.txt").read_text()
-        return log, (folder / "7_3.status").read_text(), state
+        return log, note.get("status"), note["state"]
 
 
 @pytest.mark.parametrize(
-    ("program", "log", "status", "exit_status"),
+    ("program", "log", "status"),
     [
-        ("import os; print(input(), os.environ['X'])", "config 1\n", "0", None),
-        ("raise SystemExit(2)", "", "2", 2),
-        ("import os; os.kill(os.getpid(), 9)", "", "-9", 137),
-        # A warning of the time limit is for submitit, not for the worker.
-        ("import os; os.kill(os.getpid(), 10)", "", "0", None),
+        ("import os; print(input(), os.environ['X'])", "config 1\n", 0),
+        ("raise SystemExit(2)", "", 2),
+        ("import os; os.kill(os.getpid(), 9)", "", -9),
     ],
 )
 def test_what_a_job_reports(
@@ -323,17 +313,12 @@ def test_what_a_job_reports(
     monkeypatch: pytest.MonkeyPatch,
     program: str,
     log: str,
-    status: str,
-    exit_status: int | None,
+    status: int,
 ) -> None:
     job = Job(tmp_path, monkeypatch, program)
-    if exit_status is None:
+    with pytest.raises(SystemExit) if status else contextlib.nullcontext():
         RunInJob()(job.call)
-    else:
-        with pytest.raises(SystemExit) as ended:
-            RunInJob()(job.call)
-        assert ended.value.code == exit_status
-    assert job.files() == (log, status, "FAILED" if exit_status else "COMPLETED")
+    assert job.files() == (log, status, "FAILED" if status else "COMPLETED")
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PREEMPTED"])
@@ -346,7 +331,7 @@ def test_a_job_that_is_asked_to_end_is_requeued_once(
     with pytest.raises(SystemExit):
         RunInJob()(job.call)
     assert slurm.calls("scontrol") == ["requeue 7_3"] * (state == "RUNNING")
-    assert job.files()[1] == "begun"
+    assert job.files()[1:] == (None, "RUNNING")
 
 
 def test_time_limits_without_an_episode_end_a_run(
@@ -362,4 +347,4 @@ def test_time_limits_without_an_episode_end_a_run(
     run(job.call)
     assert run.checkpoint(job.call, 2) is None
     log, status, state = job.files()
-    assert "engine.resources.minutes" in log and (status, state) == ("1", "FAILED")
+    assert "engine.resources.minutes" in log and (status, state) == (1, "FAILED")

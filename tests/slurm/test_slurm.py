@@ -17,7 +17,7 @@ import pytest
 from driftrl.config.engine import EngineConfig, Resources, SlurmConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import toml_text
-from driftrl.engines.launcher import Status, episodes_done, run_all
+from driftrl.engines.launcher import episodes_done, run_all
 from driftrl.engines.slurm import SlurmEngine
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
@@ -163,7 +163,7 @@ def test_further_options_and_setup_lines_reach_slurm(
     )
     engine, shown = SlurmEngine(replace(CONFIG, slurm=slurm)), list[dict[str, str]]()
 
-    def look(status: Status) -> None:
+    def look(failures: object) -> None:
         if not shown:
             job = next(iter(jobs_of("site"))).partition("_")[0]
             text = shell("scontrol", "--oneliner", "show", "job", job)
@@ -171,7 +171,7 @@ def test_further_options_and_setup_lines_reach_slurm(
             shell("scontrol", "release", job)
 
     runs = [tiny(seed=seed, episodes=1) for seed in range(2)]
-    assert run_all(runs, out, engine, on_status=look) == ()
+    assert run_all(runs, out, engine, on_poll=look) == ()
     job = shown[0]
     assert (job["Nice"], job["ArrayTaskThrottle"]) == ("7", "1")
     assert job["Priority"] == "0", "it is held"
@@ -191,7 +191,7 @@ def test_what_fails_what_is_lost_and_what_is_cancelled(
     )
     done: list[str] = []
 
-    def disturb(status: Status) -> None:
+    def disturb(failures: object) -> None:
         if "killed" not in done and episodes_done(tmp_path / killed.name):
             process = worker_of(tmp_path / killed.name)
             assert process is not None
@@ -203,15 +203,15 @@ def test_what_fails_what_is_lost_and_what_is_cancelled(
             done.append("cancelled")
 
     runs = [other, killed, cancelled]
-    failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=disturb)
+    failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_poll=disturb)
     assert sorted(done) == ["cancelled", "killed"]
     by_name = {failure.name: failure for failure in failures}
     assert by_name.keys() == {other.name, cancelled.name}
-    assert by_name[other.name].status == 2
+    assert "sombrl" in by_name[other.name].reason
     assert "cancelled" in by_name[cancelled.name].reason
     assert episodes_done(tmp_path / killed.name) == EPISODES
     # A second call takes on what can be finished, and only that.
-    failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_status=lambda _: None)
+    failures = run_all(runs, tmp_path, SlurmEngine(CONFIG))
     assert [failure.name for failure in failures] == [other.name]
     assert episodes_done(tmp_path / cancelled.name) == EPISODES
 
@@ -223,12 +223,12 @@ def test_a_job_preempted_with_a_time_of_grace_queues_again_by_itself(
     engine = SlurmEngine(replace(CONFIG, slurm=SlurmConfig(partition="graceful")))
     before: dict[Path, int] = {}
 
-    def disturb(status: Status) -> None:
+    def disturb(failures: object) -> None:
         if not before and running(out) and episodes_done(out / tiny().name) >= 2:
             before.update(stamps(out))
             preempt(places=2)
 
-    assert run_all([tiny()], out, engine, on_status=disturb) == ()
+    assert run_all([tiny()], out, engine, on_poll=disturb) == ()
     assert list(jobs_of("grace").values()) == [1]
     after = stamps(out)
     assert before and {path: after[path] for path in before} == before
@@ -242,7 +242,7 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
     reached: list[int] = []
     before: dict[Path, int] = {}
 
-    def look(status: Status) -> None:
+    def look(failures: object) -> None:
         if (out / run.name / "job.json").exists():
             states.add(json.loads((out / run.name / "job.json").read_bytes())["state"])
         if list(jobs_of("limit").values()) == [1] and not reached:
@@ -253,7 +253,7 @@ def test_a_time_limit_queues_again_and_ctrl_c_leaves_the_job(
 
     engine = SlurmEngine(replace(CONFIG, resources=Resources(1, 0, 1.5, minutes=1)))
     with pytest.raises(KeyboardInterrupt):
-        run_all([run], out, engine, on_status=look)
+        run_all([run], out, engine, on_poll=look)
     # COMPLETING: for a moment, where Slurm clears a place before the job waits again.
     assert states - {"COMPLETING"} == {"PENDING", "RUNNING"}
     (job,) = jobs_of("limit")
@@ -279,5 +279,5 @@ def test_refusals(cluster: Path, tmp_path: Path) -> None:
             SlurmEngine(config)
     greedy = SlurmEngine(replace(CONFIG, resources=Resources(memory_gb=1000)))
     with pytest.raises(InputError, match="Memory spec"):
-        run_all([tiny()], tmp_path, greedy, on_status=lambda _: None)
+        run_all([tiny()], tmp_path, greedy)
     assert tmp_path.name not in shell("squeue", "--noheader", "--format", "%j")

@@ -9,7 +9,7 @@ import pytest
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, to_dict, toml_text
-from driftrl.engines.launcher import Status, episodes_done, run_all
+from driftrl.engines.launcher import episodes_done, run_all
 from driftrl.engines.local import LocalEngine
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Window
@@ -144,19 +144,15 @@ def test_a_killed_run_is_reported_and_finished_the_next_time(
     runs = [short, overridden(short, {"seed": 1})]
     killed = False
 
-    def kill_one(status: Status) -> None:
+    def kill_one(failures: object) -> None:
         nonlocal killed
-        if not killed and status.running:
+        process = worker_of(tmp_path / short.name)
+        if not killed and process is not None:
             killed = True
-            process = worker_of(tmp_path / status.running[0])
-            assert process is not None
             os.kill(process, signal.SIGKILL)
 
-    (failure,) = run_all(runs, tmp_path, LocalEngine(2), on_status=kill_one)
-    assert failure.status == -signal.SIGKILL
-    statuses: list[Status] = []
+    (failure,) = run_all(runs, tmp_path, LocalEngine(2), on_poll=kill_one)
+    assert failure.name == short.name and "signal 9" in failure.reason
     for _ in range(2):
-        engine = LocalEngine(2)
-        assert run_all(runs, tmp_path, engine, on_status=statuses.append) == ()
-        assert statuses[-1].episodes_done == statuses[-1].episodes_total == 4
+        assert run_all(runs, tmp_path, LocalEngine(2)) == ()
         assert all(episodes_done(tmp_path / run.name) == 2 for run in runs)

@@ -1,22 +1,14 @@
 """Progress of runs, studies and oracles, in a terminal and in a log file."""
 
-import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-from driftrl.cli.options import warn
+from driftrl.engines.progress import RunProgress, study_seconds_left
 from driftrl.types import EpisodeRecord
 
-if TYPE_CHECKING:
-    from driftrl.engines.launcher import Status
-
-_LOG_SECONDS = 30.0  # between two lines where there is no terminal
+STATES = ("failed", "running", "stopped", "waiting", "finished")
 
 
 def duration(seconds: float) -> str:
@@ -34,6 +26,20 @@ def duration(seconds: float) -> str:
 def number(value: float | None, form: str) -> str:
     """Return a number in a format; a dash if it is unknown."""
     return "–" if value is None or not math.isfinite(value) else format(value, form)
+
+
+def study_summary(runs: Sequence[RunProgress]) -> str:
+    """Return how many runs are how far, and how long the rest will take."""
+    counts = {state: sum(run.state == state for run in runs) for state in STATES}
+    parts = [f"{count} {state}" for state, count in reversed(counts.items()) if count]
+    done = sum(run.episodes for run in runs)
+    total = sum(run.planned or run.episodes for run in runs)
+    left, end = study_seconds_left(runs), "; nothing is running"
+    if counts["running"]:
+        end = "; unknown time left" if left is None else f"; {duration(left)} left"
+    elif counts["failed"] + counts["finished"] == len(runs):
+        end = ""
+    return f"{', '.join(parts)}; {done} of {total} episodes{end}"
 
 
 def episode_printer(episodes: int) -> Callable[[EpisodeRecord], None]:
@@ -56,36 +62,6 @@ def episode_printer(episodes: int) -> Callable[[EpisodeRecord], None]:
         )
 
     return show
-
-
-@contextlib.contextmanager
-def study_progress() -> Iterator[Callable[["Status"], None]]:
-    """Show a bar with the time left; without a terminal, a line now and then."""
-    console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    bar = Progress(*columns, console=console, disable=not console.is_terminal)
-    job = bar.add_task("", total=None)
-    first: tuple[float, int] | None = None
-    last_line, failed = 0.0, 0
-
-    def show(status: "Status") -> None:
-        nonlocal first, last_line, failed
-        for failure in status.failures[failed:]:
-            warn(f"{failure.name} failed: {failure.reason}")
-        failed = len(status.failures)
-        now, done, total = time.monotonic(), status.episodes_done, status.episodes_total
-        first = first or (now, done)
-        new, left = done - first[1], "time left not known yet"
-        if new >= 3:
-            left = f"{duration((now - first[0]) / new * (total - done))} left"
-        text = f"episodes, {status.runs_done}/{status.runs_total} runs, {left}"
-        bar.update(job, total=total, completed=done, description=text)
-        if bar.disable and now - last_line >= _LOG_SECONDS:
-            last_line = now
-            print(f"{done}/{total} {text}")
-
-    with bar:
-        yield show
 
 
 def oracle_progress() -> Callable[[int, int], None]:

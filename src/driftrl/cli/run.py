@@ -206,7 +206,6 @@ def _config(
         _parser().print_help()
         print("\nSettings, with the defaults of this task and method:\n")
         flags = ["--help"]
-    _check_rule_flags(default, flags)
     tidy_help(parsed)
     config = tyro.cli(
         RunConfig,
@@ -277,16 +276,3 @@ def _value(word: str) -> Any:
         return tomllib.loads(f"value = {word}")["value"]
     except (ValueError, RecursionError):
         return word
-
-
-def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:
-    """Refuse a flag of another method's forgetting rule, and say whose it is."""
-    rules = {name: row.forgetting(TASKS["pendulum"]) for name, row in METHODS.items()}
-    for flag in flags:
-        prefix, _, name = flag.partition("=")[0].replace("-", "_").rpartition(".")
-        owners = [method for method, rule in rules.items() if hasattr(rule, name)]
-        require(
-            prefix != "__forgetting" or not owners or hasattr(config.forgetting, name),
-            f"{config.method} has no setting forgetting.{name}; "
-            f"--forgetting.{name} applies to {' and '.join(owners)}.",
-        )

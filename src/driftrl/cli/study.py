@@ -1,19 +1,28 @@
 """``driftrl study``: many runs, finishing what is unfinished, repeating nothing."""
 
+import contextlib
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import Console
 
-from driftrl.cli.options import parse
-from driftrl.cli.progress import duration, study_progress
+from driftrl.cli.options import parse, warn
+from driftrl.cli.progress import duration, study_summary
 from driftrl.config.engine import EngineConfig, EngineName
-from driftrl.engines.launcher import Engine, make_engine, run_all
+from driftrl.config.run import RunConfig
+from driftrl.config.toml import to_dict
+from driftrl.engines.launcher import Engine, Failure, make_engine, run_all
+from driftrl.engines.progress import read_progress
 from driftrl.errors import at_least, counted, require
 from driftrl.training.process import cores
 from driftrl.training.study import Study, find_study, prepare_study, read_study
+
+_REFRESH_SECONDS = 2.0
+_LOG_SECONDS = 30.0  # between two lines where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,9 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     started = time.monotonic()
     patience = study.engine.patience_minutes
     try:
-        with study_progress() as show:
+        with _progress(runs, out) as show:
             failures = run_all(
-                runs, out, engine, patience_minutes=patience, on_status=show
+                runs, out, engine, patience_minutes=patience, on_poll=show
             )
     except KeyboardInterrupt:
         print(f"Stopped. Repeat the command to go on; files are in {out}.")
@@ -105,6 +114,32 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
     for failure in failures:
         print(f"Failed: {failure.name}: {failure.reason} See {failure.log}.")
     return 1 if failures else 0
+
+
+@contextlib.contextmanager
+def _progress(
+    runs: Sequence[RunConfig], out: Path
+) -> Iterator[Callable[[Sequence[Failure]], None]]:
+    """Show how far a study is; without a terminal, in a line now and then."""
+    console = Console(stderr=True)
+    every = _REFRESH_SECONDS if console.is_terminal else _LOG_SECONDS
+    planned = {run.name: to_dict(run) for run in runs}
+    last, warned = time.monotonic(), 0
+
+    def show(failures: Sequence[Failure]) -> None:
+        nonlocal last, warned
+        for failure in failures[warned:]:
+            warn(f"{failure.name} failed: {failure.reason}")
+        warned = len(failures)
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            text = study_summary(read_progress(out, planned))
+            line.update(text)
+            if not console.is_terminal:
+                print(text, flush=True)
+
+    with console.status("starting") as line:
+        yield show
 
 
 def workers_for(asked: int | None) -> int:

@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from driftrl.cli.options import parse, print_json, warn
-from driftrl.cli.progress import duration, number
+from driftrl.cli.progress import STATES, duration, number, study_summary
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.toml import from_dict
 from driftrl.engines.progress import (
     RunProgress,
-    State,
     planned_runs,
     read_progress,
     study_seconds_left,
@@ -27,11 +25,8 @@ from driftrl.engines.progress import (
 from driftrl.errors import DriftrlError, InputError, positive
 from driftrl.presets.tasks import TASKS
 
-_ORDER: tuple[State, ...] = ("failed", "running", "stopped", "waiting", "finished")
-_DISPENSABLE = ("s/episode", "left", "θ", "J*", "return", "episode")  # in this order
-_MIN_NAME = 20  # cells for names; columns are left out before names get shorter
 _STYLES = {"failed": "red", "running": "bold", "waiting": "dim", "finished": "green"}
-_MAX_FAILURES = 5  # whose reason is shown in a refreshed table
+_COLUMNS = ("run", "state", "episode", "θ", "return", "J*", "s/episode", "left")
 
 
 @dataclass(frozen=True)
@@ -67,90 +62,52 @@ def main(argv: list[str]) -> int:
         print_json(_document(directory, runs))
     elif arguments.once or not console.is_terminal:
         console.width = max(console.width, 132)
-        console.print(_table(runs, console.width))
-        console.print(
-            "\n" + "\n".join([_summary(runs), *_failures(runs)]), soft_wrap=True
-        )
+        console.print(_screen(runs))
     else:
-        with Live(_screen(runs, console), console=console, auto_refresh=False) as live:
+        # What does not fit the terminal is cut at the end.
+        with Live(_screen(runs), console=console, auto_refresh=False) as live:
             try:
-                while not _all_ended(runs):
+                while not all(run.state in ("finished", "failed") for run in runs):
                     time.sleep(arguments.every)
                     runs = read_progress(directory, planned)
-                    live.update(_screen(runs, console), refresh=True)
+                    live.update(_screen(runs), refresh=True)
             except KeyboardInterrupt:
                 pass
     return 1 if any(run.state == "failed" for run in runs) else 0
 
 
-def _all_ended(runs: Sequence[RunProgress]) -> bool:
-    return all(run.state in ("finished", "failed") for run in runs)
-
-
-def _screen(runs: Sequence[RunProgress], console: Console) -> RenderableType:
-    """Return as much of the table as fits the terminal, failures first."""
-    failures = _failures(runs)
-    if (more := len(failures) - _MAX_FAILURES) > 0:
-        failures[_MAX_FAILURES:] = [f"… and {more} more failures"]
-    summary = Text(_summary(runs)).wrap(console, console.width)
-    room = max(3, console.height - 5 - len(failures) - len(summary))
-    ordered = sorted(runs, key=lambda run: _ORDER.index(run.state))
-    hidden = len(ordered) - room
-    below = [f"… and {hidden} more runs; --once shows all"] if hidden > 0 else []
-    lines = [*below, "", *map(str, summary), *failures]
-    text = Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
-    return Group(_table(ordered[:room], console.width), text)
-
-
-def _table(runs: Sequence[RunProgress], width: int) -> Table:
-    """Return a table that fits the width, with every number and state complete.
-
-    Names are shortened in the middle; if they would get too short, columns are left
-    out, the least important first.
-    """
-    rows = [_cells(run) for run in runs]
-    widths = {
-        column: max(cell_len(cell) for cell in (column, *(row[column] for row in rows)))
-        for column in rows[0]
-    }
-    name_width = widths.pop("run")
-    for column in _DISPENSABLE:
-        if width - sum(widths.values()) - 2 * len(widths) >= min(_MIN_NAME, name_width):
-            break
-        del widths[column]
-    room = max(2, width - sum(widths.values()) - 2 * len(widths))
+def _screen(runs: Sequence[RunProgress]) -> Group:
+    """Return a summary, the reasons of failures, and a table with failures first."""
+    ordered = sorted(runs, key=lambda run: STATES.index(run.state))
+    failures = [
+        f"Failed: {run.name}: {run.error or 'it printed nothing.'}"
+        for run in ordered
+        if run.state == "failed"
+    ]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("run", *widths):
-        table.add_column(column, no_wrap=True)
-    for run, row in zip(runs, rows, strict=True):
-        cells = [_shortened(run.name, room), *(row[column] for column in widths)]
-        table.add_row(*cells, style=_STYLES.get(run.state))
-    return table
+    for column in _COLUMNS:
+        # In a narrow terminal names are broken, numbers and states are not.
+        table.add_column(column, no_wrap=column != "run", overflow="fold")
+    for run in ordered:
+        table.add_row(*_cells(run), style=_STYLES.get(run.state))
+    return Group(Text("\n".join([study_summary(runs), *failures, ""])), table)
 
 
-def _shortened(name: str, length: int) -> str:
-    """Return a name without its middle: method and seed stand at its end."""
-    if len(name) <= length:
-        return name
-    begin = (length - 1) // 3
-    return f"{name[:begin]}…{name[len(name) - (length - 1 - begin) :]}"
-
-
-def _cells(run: RunProgress) -> dict[str, str]:
+def _cells(run: RunProgress) -> list[str]:
     state = run.state
     if run.job is not None and state != "finished":
-        state = f"{run.job.engine} {run.job.state.lower()}"
+        state = f"{run.job['engine']} {run.job['state'].lower()}"
     left = run.seconds_left if run.state not in ("finished", "failed") else None
-    return {
-        "run": run.name,
-        "state": state,
-        "episode": f"{run.episodes}/{'?' if run.planned is None else run.planned}",
-        "θ": number(run.theta, ".3f"),
-        "return": number(run.last_return, ".1f"),
-        "J*": number(_optimum(run), ".1f"),
-        "s/episode": number(run.seconds, ".2f"),
-        "left": "–" if left is None else duration(left),
-    }
+    return [
+        run.name,
+        state,
+        f"{run.episodes}/{'?' if run.planned is None else run.planned}",
+        number(run.theta, ".3f"),
+        number(run.last_return, ".1f"),
+        number(_optimum(run), ".1f"),
+        number(run.seconds, ".2f"),
+        "–" if left is None else duration(left),
+    ]
 
 
 def _optimum(run: RunProgress) -> float | None:
@@ -166,32 +123,11 @@ def _optimum(run: RunProgress) -> float | None:
     return known_optimal_return(run.task, run.theta, environment)
 
 
-def _summary(runs: Sequence[RunProgress]) -> str:
-    """Return how many runs are how far, and how long the rest will take."""
-    counts = {state: sum(run.state == state for run in runs) for state in _ORDER}
-    parts = [f"{count} {state}" for state, count in reversed(counts.items()) if count]
-    done = sum(run.episodes for run in runs)
-    total = sum(run.planned or run.episodes for run in runs)
-    left, end = study_seconds_left(runs), ""
-    if not _all_ended(runs):
-        end = "; unknown time left" if left is None else f"; {duration(left)} left"
-        end = end if counts["running"] else "; nothing is running"
-    return f"{', '.join(parts)}; {done} of {total} episodes{end}"
-
-
-def _failures(runs: Sequence[RunProgress]) -> list[str]:
-    return [
-        f"Failed: {run.name}: {run.error or 'it printed nothing.'}"
-        for run in runs
-        if run.state == "failed"
-    ]
-
-
 def _document(directory: Path, runs: Sequence[RunProgress]) -> dict[str, Any]:
-    rows = [asdict(run) for run in runs]
-    for row, run in zip(rows, runs, strict=True):
+    rows = []
+    for run in runs:
+        row = asdict(run) | {"planned": run.planned, "seconds_left": run.seconds_left}
         del row["config"]
-        row |= {"planned": run.planned, "optimum": _optimum(run)}
-        row["seconds_left"] = run.seconds_left
+        rows.append(row | {"optimum": _optimum(run)})
     left = study_seconds_left(runs)
     return {"directory": str(directory), "seconds_left": left, "runs": rows}

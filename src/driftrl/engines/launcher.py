@@ -25,8 +25,6 @@ class Failure:
     """A run that did not finish."""
 
     name: str
-    status: int
-    """Exit status; negative is the signal that killed it."""
     reason: str
     """Last line that it printed, or what happened to it."""
     log: Path
@@ -36,22 +34,10 @@ class Failure:
 class Ended:
     """How a job ended."""
 
-    failure: Failure | None = None
-    """None if the run is finished."""
+    reason: str = ""
+    """Why it failed; empty if the run is finished."""
     is_lost: bool = False
-    """Whether it was taken away, for example with its machine, and may be restarted."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """How far a study is."""
-
-    episodes_done: int
-    episodes_total: int
-    running: tuple[str, ...]
-    runs_done: int
-    runs_total: int
-    failures: tuple[Failure, ...]
+    """Whether it was taken away, for example with its machine: it is restarted."""
 
 
 @runtime_checkable
@@ -79,11 +65,6 @@ class Engine(Protocol):
     @property
     def max_jobs(self) -> int:
         """Jobs it accepts at a time; those it can't run yet wait in its queue."""
-        ...
-
-    @property
-    def restarts_lost(self) -> bool:
-        """Whether lost jobs are restarted."""
         ...
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
@@ -126,24 +107,21 @@ def episodes_done(directory: Path) -> int:
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
-def resumable_after(directory: Path) -> int:
-    """Return the episodes that have both a checkpoint and all their rows."""
-    return min(episodes_done(directory), complete_rows(directory / RECORDS_FILE))
+def last_line(text: str, otherwise: str = "It printed nothing.") -> str:
+    """Return the last line of what a program printed, which says why it ended."""
+    return (text.strip().splitlines() or [otherwise])[-1]
 
 
 def last_log_line(log: Path) -> str:
-    """Return the last line that a process printed, which says why it ended."""
-    text = log.read_text(errors="replace") if log.exists() else ""
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "It printed nothing."
+    """Return the last line of a log."""
+    return last_line(log.read_text(errors="replace") if log.exists() else "")
 
 
-def failure_of(name: str, status: int, log: Path) -> Failure | None:
-    """Return why a worker failed, or None if its exit status is 0."""
-    if status == 0:
-        return None
-    reason = f"Killed by signal {-status}." if status < 0 else last_log_line(log)
-    return Failure(name, status, reason, log)
+def ended_with(status: int, log: Path) -> Ended:
+    """Return how a worker ended that had this exit status; negative is a signal."""
+    if status < 0:
+        return Ended(f"Killed by signal {-status}.", is_lost=True)
+    return Ended(last_log_line(log) if status else "")
 
 
 @dataclass(eq=False)
@@ -158,13 +136,22 @@ class _ActiveRun:
     episodes: int
     losses: int = 0
 
-    def update(self, now: float) -> None:
-        """Count its episodes; time in a queue does not count as time without one."""
+    def ended(self, engine: Engine, patience_minutes: float) -> Ended | None:
+        """Return how it ended; None while it goes on, perhaps restarted."""
+        now, ended = time.monotonic(), self.job.ended()
         done = episodes_done(self.directory)
         if done != self.episodes:
             self.losses = 0
         if done != self.episodes or not self.job.is_running:
             self.episodes, self.since = done, now
+        if ended is None and now - self.since > 60 * patience_minutes:
+            self.job.stop()
+            return Ended(f"No episode ended in {patience_minutes:g} min: stopped.")
+        if ended is not None and ended.is_lost and self.losses < _MAX_LOSSES:
+            (self.job,) = engine.start([(self.config, self.directory)])
+            self.since, self.losses = now, self.losses + 1
+            return None
+        return ended
 
 
 def run_all(
@@ -173,15 +160,21 @@ def run_all(
     engine: Engine,
     *,
     patience_minutes: float = 60.0,
-    on_status: Callable[[Status], None],
+    on_poll: Callable[[Sequence[Failure]], None] = lambda failures: None,
 ) -> tuple[Failure, ...]:
     """Run what is unfinished, each in ``out/<its name>``, and return what failed.
 
     A run that fails, hangs or is killed does not affect the others.  After Ctrl-C the
     engine decides what happens to jobs under way; their runs stay resumable.
+
+    Args:
+        runs: The runs of a study.
+        out: The study's directory.
+        engine: Where they run.
+        patience_minutes: A run is stopped after so long without an episode.
+        on_poll: Called several times a second with what has failed so far.
     """
-    done = {run.name: resumable_after(out / run.name) for run in runs}
-    waiting = [run for run in runs if done[run.name] < run.episodes]
+    waiting = [run for run in runs if _resumable_after(out / run.name) < run.episodes]
     active: list[_ActiveRun] = []
     failures: list[Failure] = []
     try:
@@ -191,61 +184,38 @@ def run_all(
             active += _start(engine, batch, out)
             time.sleep(_POLL_SECONDS)
             for run in tuple(active):
-                ended = _poll(engine, run, patience_minutes)
-                done[run.config.name] = run.episodes
+                ended = run.ended(engine, patience_minutes)
                 if ended is not None:
                     active.remove(run)
-                    failures += [_logged(ended.failure)] if ended.failure else []
-            on_status(
-                Status(
-                    sum(min(done[run.name], run.episodes) for run in runs),
-                    sum(run.episodes for run in runs),
-                    tuple(run.config.name for run in active if run.job.is_running),
-                    len(runs) - len(waiting) - len(active) - len(failures),
-                    len(runs),
-                    tuple(failures),
-                )
-            )
+                if ended is not None and ended.reason:
+                    log = run.directory / LOG
+                    failures.append(Failure(run.config.name, ended.reason, log))
+                    _append(ended.reason, log)
+            on_poll(failures)
     finally:
         engine.shutdown([run.job for run in active])
     return tuple(failures)
 
 
+def _resumable_after(directory: Path) -> int:
+    """Return the episodes that have both a checkpoint and all their rows."""
+    return min(episodes_done(directory), complete_rows(directory / RECORDS_FILE))
+
+
 def _start(engine: Engine, batch: Sequence[RunConfig], out: Path) -> list[_ActiveRun]:
-    if not batch:
-        return []
-    directories = [out / config.name for config in batch]
-    for directory in directories:
+    runs = [(config, out / config.name) for config in batch]
+    for _, directory in runs:
         directory.mkdir(parents=True, exist_ok=True)
-    jobs = engine.start(list(zip(batch, directories, strict=True)))
+    jobs = engine.start(runs) if runs else []
     now = time.monotonic()
     return [
-        _ActiveRun(config, directory, job, now, episodes_done(directory))
-        for config, directory, job in zip(batch, directories, jobs, strict=True)
+        _ActiveRun(*run, job, now, episodes_done(run[1]))
+        for run, job in zip(runs, jobs, strict=True)
     ]
 
 
-def _poll(engine: Engine, run: _ActiveRun, patience_minutes: float) -> Ended | None:
-    """Return how a run ended; None while it goes on, perhaps restarted."""
-    now = time.monotonic()
-    ended = run.job.ended()
-    run.update(now)
-    if ended is None:
-        if now - run.since <= 60 * patience_minutes:
-            return None
-        run.job.stop()
-        reason = f"No episode ended in {patience_minutes:g} min, so it was stopped."
-        return Ended(Failure(run.config.name, -9, reason, run.directory / LOG))
-    if ended.is_lost and engine.restarts_lost and run.losses < _MAX_LOSSES:
-        (run.job,) = engine.start([(run.config, run.directory)])
-        run.since, run.losses = now, run.losses + 1
-        return None
-    return ended
-
-
-def _logged(failure: Failure) -> Failure:
-    """Append the reason to the run's log unless it is there, and return the failure."""
-    if last_log_line(failure.log) != failure.reason:
-        with open(failure.log, "a") as log:
-            print(failure.reason, file=log)
-    return failure
+def _append(reason: str, log: Path) -> None:
+    """Append why a run failed to its log, unless it is there."""
+    if last_log_line(log) != reason:
+        with open(log, "a") as file:
+            print(reason, file=file)

@@ -4,15 +4,18 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
-from driftrl.engines.launcher import LOG, Ended, Job, failure_of
+from driftrl.engines.launcher import LOG, Ended, Job, ended_with
 from driftrl.plugins import SEARCH_VARIABLE
 from driftrl.training.process import prepare
+
+_POLL_SECONDS = 0.2
 
 
 def worker_command(directory: Path, *options: str) -> list[str]:
@@ -22,7 +25,8 @@ def worker_command(directory: Path, *options: str) -> list[str]:
     numpy.py there would be executed.
     """
     module = "driftrl.engines.worker"
-    return [sys.executable, "-P", "-m", module, str(directory), *options]
+    parent = ("--parent", str(os.getpid()))
+    return [sys.executable, "-P", "-m", module, str(directory), *parent, *options]
 
 
 def worker_environment() -> dict[str, str]:
@@ -34,9 +38,9 @@ def worker_environment() -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
-def config_text(config: RunConfig) -> bytes:
+def config_text(config: RunConfig) -> str:
     """Return a configuration as the worker reads it."""
-    return toml_text(to_dict(config)).encode()
+    return toml_text(to_dict(config))
 
 
 class LocalJob:
@@ -45,13 +49,13 @@ class LocalJob:
     is_running = True
 
     def __init__(
-        self, name: str, config: bytes, directory: Path, options: Sequence[str] = ()
+        self, config: str, directory: Path, options: Sequence[str] = ()
     ) -> None:
         """Start the worker, which reads this configuration."""
-        self._name, self._log = name, directory / LOG
+        self._log = directory / LOG
         with open(self._log, "ab") as log:
             self.process = subprocess.Popen(
-                worker_command(directory, "--parent", str(os.getpid()), *options),
+                worker_command(directory, *options),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -61,19 +65,37 @@ class LocalJob:
         assert self.process.stdin is not None
         # A worker that has ended already reads nothing; its exit status says why.
         with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:
-            stdin.write(config)
+            stdin.write(config.encode())
 
     def ended(self) -> Ended | None:
-        """Return how the process ended, or None while it has not."""
+        """Return how the process ended, or None while it has not.
+
+        It never counts as lost: what killed it may do so again, such as little memory.
+        """
         status = self.process.poll()
-        if status is None:
-            return None
-        return Ended(failure_of(self._name, status, self._log), is_lost=status < 0)
+        return None if status is None else Ended(ended_with(status, self._log).reason)
 
     def stop(self) -> None:
         """Kill the process."""
         self.process.kill()
         self.process.wait()
+
+
+def run_worker(
+    config: str, directory: Path, options: Sequence[str], environment: dict[str, str]
+) -> int:
+    """Run a worker on a node of a cluster, and return its exit status.
+
+    Whatever ends this call, such as an exception of a signal, ends the worker.
+    """
+    os.environ.update(environment)
+    job = LocalJob(config, directory, options)
+    try:
+        while job.process.poll() is None:
+            time.sleep(_POLL_SECONDS)
+    finally:
+        job.stop()
+    return job.process.returncode
 
 
 @dataclass(frozen=True)
@@ -83,14 +105,10 @@ class LocalEngine:
     max_jobs: int
     options: tuple[str, ...] = ()
     """Further options of the worker."""
-    restarts_lost = False  # what killed a process here may do so again: little memory
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Start a process for each run."""
-        return [
-            LocalJob(config.name, config_text(config), directory, self.options)
-            for config, directory in runs
-        ]
+        return [LocalJob(config_text(run), path, self.options) for run, path in runs]
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         """Kill the processes."""

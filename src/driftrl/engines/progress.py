@@ -1,7 +1,7 @@
 """Read from their files how far runs are, without disturbing them.
 
-Only the tail of a record is read, and only when it has changed, so that hundreds of
-runs with thousands of episodes can be watched.
+Only the tail of a record is read, so that hundreds of runs with thousands of episodes
+can be watched.
 """
 
 import json
@@ -9,19 +9,19 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict
-from driftrl.errors import require
-from driftrl.records import CONFIG_FILE, RECORDS_FILE, is_running
+from driftrl.engines.launcher import LOG, last_line
+from driftrl.records import CONFIG_FILE, RECORDS_FILE, is_running, run_directories
 
 State = Literal["running", "waiting", "stopped", "finished", "failed"]
 """A process runs it; not begun; begun but not running; done; ended by an error."""
-
+JOB_FILE = "job.json"
+"""In a run's directory: engine, id and last known state of its job on a cluster."""
 _TAIL = 16_384  # bytes: some twenty rows
 _RECENT = 5  # rows that tell how long an episode takes
 # What the state of a cluster's job says about the run.
@@ -35,16 +35,6 @@ _JOB_STATES: dict[str, State] = {
     ),
     "CANCELLED": "stopped",
 }
-_Stamp = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What an engine wrote about a run's job, in ``job.json``."""
-
-    engine: str
-    id: str
-    state: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,8 @@ class RunProgress:
     """Its evaluated return, or the executed one without an evaluation."""
     seconds: float | None = None
     """Seconds of a recent episode."""
-    job: Job | None = None
+    job: Mapping[str, Any] | None = None
+    """Contents of ``job.json``."""
     error: str = ""
     """Of a failed run: the last line it printed, or why its files can't be read."""
 
@@ -107,20 +98,13 @@ def read_progress(
         directory: Of one run, or of a study.
         planned: Configurations of the runs that the study will have, by name.
     """
-    require(directory.is_dir(), f"There is no directory {directory}.")
     planned = planned or {}
-    if (directory / CONFIG_FILE).is_file():
-        places = {directory.resolve().name: directory}
-    else:
-        begun = sorted(path.parent.name for path in directory.glob(f"*/{CONFIG_FILE}"))
-        places = {name: directory / name for name in (*planned, *begun)}
-    require(
-        bool(places),
-        f"There are no runs in {directory}: neither it nor a directory in it holds a "
-        f"{CONFIG_FILE}. Name the directory of a run or of a study.",
-    )
+    paths = {name: directory / name for name in planned}
+    if not planned or any(directory.glob(f"*/{CONFIG_FILE}")):
+        begun = sorted(path.resolve() for path in run_directories(directory))
+        paths |= {path.name: path for path in begun}
     return [
-        _progress(path, name, planned.get(name, {})) for name, path in places.items()
+        _read_run(path, name, planned.get(name, {})) for name, path in paths.items()
     ]
 
 
@@ -130,16 +114,20 @@ def study_seconds_left(runs: Sequence[RunProgress]) -> float | None:
     A run without an episode is taken to be as fast as the others of its task.  None if
     nothing is running, or if no pace is known yet.
     """
-    unfinished = [r for r in runs if r.state in ("running", "waiting", "stopped")]
-    running = [run.state == "running" for run in unfinished]
     known = [run for run in runs if run.seconds is not None]
-    if not unfinished:
+    left: dict[State, list[float]] = {"running": [], "waiting": [], "stopped": []}
+    for run in runs:
+        if run.state in left:
+            alike = [other for other in known if other.task == run.task] or known
+            pace = fmean([other.seconds or 0.0 for other in alike] or [0.0])
+            seconds = run.seconds_left
+            seconds = (run.planned or 0) * pace if seconds is None else seconds
+            left[run.state].append(seconds)
+    if not any(left.values()):
         return 0.0
-    if not any(running) or not known:
+    if not left["running"] or not known:
         return None
-    left = [_seconds_left(run, known) for run in unfinished]
-    alone = [s for s, is_active in zip(left, running, strict=True) if is_active]
-    return max(sum(left) / sum(running), *alone)
+    return max(sum(map(sum, left.values())) / len(left["running"]), *left["running"])
 
 
 @dataclass(frozen=True)
@@ -164,70 +152,57 @@ def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> C
     """
     from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
 
-    begun: dict[str, RunProgress] = {}
-    if directory.is_dir():
-        planned = {run.name: to_dict(run) for run in runs}
-        begun = {run.name: run for run in read_progress(directory, planned)}
+    planned = {run.name: to_dict(run) for run in runs}
+    progress = {run.name: run for run in read_progress(directory, planned)}
     rate, seconds = product_rate(), []
     for run in runs:
-        paces = [b.seconds for b in begun.values() if b.task == run.task and b.seconds]
+        begun = [other for other in progress.values() if other.task == run.task]
+        paces = [other.seconds for other in begun if other.seconds]
         pace = fmean(paces or [60 * expected_minutes(run, rate) / run.episodes])
-        done = begun[run.name].episodes if run.name in begun else 0
-        seconds.append(max(0, run.episodes - done) * pace)
+        seconds.append(max(0, run.episodes - progress[run.name].episodes) * pace)
     return Cost(
-        finished=sum(run.state == "finished" for run in begun.values()),
+        finished=sum(run.state == "finished" for run in progress.values()),
         # Side by side, but no sooner than the longest run.
         seconds=max(sum(seconds) / workers, *seconds),
         size=sum(map(expected_bytes, runs)),
     )
 
 
-def _seconds_left(run: RunProgress, known: Sequence[RunProgress]) -> float:
-    if run.seconds_left is not None:
-        return run.seconds_left
-    alike = [other for other in known if other.task == run.task] or known
-    return (run.planned or 0) * fmean(other.seconds or 0.0 for other in alike)
-
-
-def _progress(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
+def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
     # The heartbeat first: a run that ends in between then counts as finished.
     is_active = is_running(path)
-    stamps = {
-        file: _stamp(path / file)
-        for file in (CONFIG_FILE, RECORDS_FILE, "job.json", "log.txt")
-    }
-    config, fault = _read_config(path / CONFIG_FILE, stamps[CONFIG_FILE])
-    rows, damage = _read_rows(path / RECORDS_FILE, stamps[RECORDS_FILE])
-    job = _read_job(path / "job.json", stamps["job.json"])
-    error = fault or damage
+    config, error = _read_config(path / CONFIG_FILE)
+    rows, damage = _read_rows(path / RECORDS_FILE)
+    error = error or damage
     # A failed process prints why at its end; after a warning further episodes follow.
-    if not error and stamps["log.txt"] >= stamps[RECORDS_FILE]:
-        error = _read_last_line(path / "log.txt", stamps["log.txt"])
+    if not error and _changed(path / LOG) >= _changed(path / RECORDS_FILE):
+        error = last_line(_tail(path / LOG).decode(errors="replace"), "").strip()
+    try:
+        job = json.loads(_tail(path / JOB_FILE))
+    except ValueError:
+        job = None
     config = config or planned
     newest = rows[-1] if rows else {}
-    seconds = [row["wall_s"] for row in rows if _number(row, "wall_s") is not None]
-    episodes = newest.get("episode", 0)
-    goal = config.get("episodes")
+    episodes, goal = newest.get("episode", 0), config.get("episodes")
     if isinstance(goal, int) and episodes >= goal:
         state: State = "finished"
     elif is_active:
         state = "running"
-    elif job is not None and job.state in _JOB_STATES:
-        state = _JOB_STATES[job.state]
+    elif job is not None and job["state"] in _JOB_STATES:
+        state = _JOB_STATES[job["state"]]
     elif error:
         state = "failed"
     else:
         state = "stopped" if episodes else "waiting"
-    evaluated = _number(newest, "return_eval")
+    evaluated = newest.get("return_eval")
+    seconds = [row["wall_s"] for row in rows if row.get("wall_s") is not None]
     return RunProgress(
         name=name,
         state=state,
         config=config,
         episodes=episodes,
-        theta=_number(newest, "theta"),
-        last_return=_number(newest, "return_executed")
-        if evaluated is None
-        else evaluated,
+        theta=newest.get("theta"),
+        last_return=newest.get("return_executed") if evaluated is None else evaluated,
         # The median: the machine may have been asleep during one episode.
         seconds=median(seconds) if seconds else None,
         job=job,
@@ -235,17 +210,12 @@ def _progress(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
     )
 
 
-def _stamp(path: Path) -> _Stamp:
-    """Return what differs between two states of a file; zeros if it is missing."""
-    try:
-        status = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+def _changed(path: Path) -> int:
+    """Return when a file was last written, in nanoseconds; 0 if it is missing."""
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
-@lru_cache(maxsize=10_000)
-def _tail(path: Path, stamp: _Stamp) -> bytes:
+def _tail(path: Path) -> bytes:
     """Return the end of a file, whose first line may be cut; nothing if missing."""
     try:
         with open(path, "rb") as file:
@@ -255,8 +225,7 @@ def _tail(path: Path, stamp: _Stamp) -> bytes:
         return b""
 
 
-@lru_cache(maxsize=10_000)
-def _read_config(path: Path, stamp: _Stamp) -> tuple[Mapping[str, Any], str]:
+def _read_config(path: Path) -> tuple[Mapping[str, Any], str]:
     try:
         return tomllib.loads(path.read_text()), ""
     except OSError:
@@ -265,11 +234,10 @@ def _read_config(path: Path, stamp: _Stamp) -> tuple[Mapping[str, Any], str]:
         return {}, f"{CONFIG_FILE} is not valid TOML: {error}."
 
 
-@lru_cache(maxsize=10_000)
-def _read_rows(path: Path, stamp: _Stamp) -> tuple[list[Mapping[str, Any]], str]:
+def _read_rows(path: Path) -> tuple[list[Mapping[str, Any]], str]:
     """Return the newest complete rows, oldest first, and what is wrong with them."""
     rows: list[Mapping[str, Any]] = []
-    for line in _tail(path, stamp).split(b"\n")[:-1][-_RECENT:]:
+    for line in _tail(path).split(b"\n")[:-1][-_RECENT:]:
         try:
             row = json.loads(line)
             int(row["episode"])  # a row is a table with the number of its episode
@@ -277,22 +245,3 @@ def _read_rows(path: Path, stamp: _Stamp) -> tuple[list[Mapping[str, Any]], str]
             return rows, f"The newest rows of {RECORDS_FILE} can't be read."
         rows.append(row)
     return rows, ""
-
-
-@lru_cache(maxsize=10_000)
-def _read_job(path: Path, stamp: _Stamp) -> Job | None:
-    try:
-        table = json.loads(_tail(path, stamp))
-        return Job(*(str(table[key]) for key in ("engine", "id", "state")))
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _read_last_line(path: Path, stamp: _Stamp) -> str:
-    lines = _tail(path, stamp).decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
-
-
-def _number(row: Mapping[str, Any], name: str) -> float | None:
-    value = row.get(name)
-    return float(value) if isinstance(value, int | float) else None

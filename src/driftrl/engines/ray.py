@@ -6,28 +6,26 @@ lost runs, and they resume from their checkpoints.
 """
 
 import contextlib
-import inspect
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from driftrl.config.engine import EngineConfig
 from driftrl.config.run import RunConfig
-from driftrl.engines.launcher import LOG, Ended, Failure, Job, failure_of
-from driftrl.engines.local import LocalJob, config_text, worker_environment
+from driftrl.engines.launcher import LOG, Ended, Job, ended_with, last_line
+from driftrl.engines.local import config_text, run_worker, worker_environment
 from driftrl.errors import InputError, counted, require
+from driftrl.records import is_running
 from driftrl.training.process import cores
 
 _CONNECT_SECONDS = 30.0
 _CANCEL_SECONDS = 10.0
-_GET_SECONDS = 60.0
-_POLL_SECONDS = 0.2
 _STORE_BYTES = 80_000_000  # of a local cluster: hardly anything is stored
 _LOCAL_CLUSTER = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on the loopback interface only
@@ -36,43 +34,24 @@ _LOCAL_CLUSTER = {
 _CONNECT = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False)"
 
 
-def run_worker(
-    name: str,
-    config: bytes,
-    directory: Path,
-    options: tuple[str, ...],
-    environment: dict[str, str],
-) -> Iterator[int | None]:
-    """Run on a node: yield None once the worker has started, then its exit status.
-
-    The worker ends with this task.
-    """
-    os.environ.update(environment)
-    job = LocalJob(name, config, directory, options)
-    try:
-        yield None
-        while job.process.poll() is None:
-            time.sleep(_POLL_SECONDS)
-    finally:
-        job.stop()
-    yield job.process.returncode
-
-
 class RayJob:
     """A run that was handed to Ray."""
 
-    is_running = False
-
-    def __init__(self, ray: Any, stream: Any, name: str, log: Path) -> None:
-        """Follow the task of a run, which yields into ``stream``."""
-        self._ray, self._stream, self._name, self._log = ray, stream, name, log
+    def __init__(self, ray: Any, task: Any, directory: Path) -> None:
+        """Follow the task of a run, which returns the worker's exit status."""
+        self._ray, self._task, self._directory = ray, task, directory
         self._is_cancelled = False
         self._ended: Ended | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """False while it waits for a node, and while its worker starts."""
+        return is_running(self._directory)
+
     def ended(self) -> Ended | None:
         """Return how it ended, or None while it has not."""
-        while self._ended is None and self._has_message():
-            self._ended = self._read()
+        if self._ended is None and self._ray.wait([self._task], timeout=0)[0]:
+            self._ended = self._result()
         return self._ended
 
     def cancel(self, *, force: bool = False) -> None:
@@ -81,7 +60,7 @@ class RayJob:
         if self._ended is None and (force or not self._is_cancelled):
             self._is_cancelled = True
             with contextlib.suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(self._stream, force=force)
+                self._ray.cancel(self._task, force=force)
 
     def stop(self) -> None:
         """End it at once."""
@@ -91,45 +70,30 @@ class RayJob:
             time.sleep(0.05)
         self.cancel(force=True)
 
-    def _has_message(self) -> bool:
-        ready, _ = self._ray.wait([self._stream], timeout=0, fetch_local=False)
-        return bool(ready)
-
-    def _read(self) -> Ended | None:
-        """Read the next message of the task."""
+    def _result(self) -> Ended:
         errors = self._ray.exceptions
         try:
-            message = next(self._stream, None)
-            if message is None:
-                raise errors.WorkerCrashedError  # it ended without a status
-            status = self._ray.get(message, timeout=_GET_SECONDS)
+            return ended_with(self._ray.get(self._task), self._directory / LOG)
         except errors.RayError as error:
-            reason = _last_line(str(error), type(error).__name__)
+            reason = last_line(str(error), type(error).__name__)
+            is_cancelled = isinstance(error, errors.TaskCancelledError)
             failed = (errors.RayTaskError, errors.RuntimeEnvSetupError)
-            if isinstance(error, failed) and not isinstance(
-                error, errors.TaskCancelledError
-            ):
-                return Ended(Failure(self._name, 1, reason, self._log))
+            if isinstance(error, failed) and not is_cancelled:
+                return Ended(reason)
             if not self._is_cancelled:
                 self.cancel(force=True)  # it may only be out of reach
-            reason = f"Ray lost it: {reason}"
-            return Ended(Failure(self._name, -9, reason, self._log), is_lost=True)
-        self.is_running = True
-        if status is None:
-            return None
-        return Ended(failure_of(self._name, status, self._log), is_lost=status < 0)
+            return Ended(f"Ray lost it: {reason}", is_lost=True)
 
 
 class RayEngine:
     """Runs on the nodes of a Ray cluster.  Connects when the first run starts."""
 
     max_jobs = 100_000  # Ray queues what its nodes can't take yet
-    restarts_lost = True
 
     def __init__(self, config: EngineConfig, options: tuple[str, ...] = ()) -> None:
         """Import Ray, or raise InputError; ``options`` are the worker's."""
-        self.ray = _import_ray(is_local=not config.ray.address)
-        self._config, self._options = config, options
+        self._address, self._options = config.ray.address, options
+        self.ray = _import_ray(is_local=not self._address)
         needs = config.resources
         self._needs = {
             "CPU": needs.cores,
@@ -144,7 +108,7 @@ class RayEngine:
             self._is_connected = True
             self._connect()
             self._require_room()
-        return [self._submit(config, place.absolute()) for config, place in runs]
+        return [self._submit(config, path.absolute()) for config, path in runs]
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         """Cancel the tasks, and disconnect."""
@@ -158,24 +122,23 @@ class RayEngine:
             self.ray.shutdown()
 
     def _submit(self, config: RunConfig, directory: Path) -> RayJob:
-        # Ray must see the generator function itself, whatever is wrapped around it.
-        task = self.ray.remote(inspect.unwrap(run_worker)).options(
-            num_returns="streaming",
+        task = self.ray.remote(run_worker).options(
             num_cpus=self._needs["CPU"],
             num_gpus=self._needs["GPU"],
             memory=self._needs["memory"],
             max_retries=0,
             name=config.name,
         )
-        arguments = (config_text(config), directory, self._options)
-        stream = task.remote(config.name, *arguments, worker_environment())
-        return RayJob(self.ray, stream, config.name, directory / LOG)
+        environment = worker_environment()
+        running = task.remote(
+            config_text(config), directory, self._options, environment
+        )
+        return RayJob(self.ray, running, directory)
 
     def _connect(self) -> None:
-        address = self._config.ray.address
-        if address:
-            _require_cluster(address)
-            settings: dict[str, Any] = {"address": address}
+        settings: dict[str, Any] = {"address": self._address}
+        if self._address:
+            _require_cluster(self._address)
         else:
             settings = {
                 "address": "local",
@@ -191,20 +154,19 @@ class RayEngine:
                     log_to_driver=False, logging_level=logging.ERROR, **settings
                 )
         except (OSError, RuntimeError, ValueError) as error:
-            reason = _last_line(str(error), type(error).__name__)
+            reason = last_line(str(error), type(error).__name__)
             raise _no_connection(settings["address"], reason) from error
 
     def _require_room(self) -> None:
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        sizes = "; ".join(sorted({_in_words(node) for node in nodes}))
         require(
             any(
                 all(node.get(name, 0) >= need for name, need in self._needs.items())
                 for node in nodes
             ),
-            "No node of the Ray cluster has what a run needs: "
-            f"{_in_words(self._needs)}. It has {counted(len(nodes), 'node')} ({sizes})."
-            " Ask for less in the study's engine.resources, or add nodes.",
+            f"No node of the Ray cluster has {_in_words(self._needs)}, as a run needs. "
+            f"It has nodes of {'; '.join(sorted({_in_words(n) for n in nodes}))}. Ask "
+            "for less in the study's engine.resources, or add nodes.",
         )
 
 
@@ -214,13 +176,12 @@ def _import_ray(*, is_local: bool) -> Any:
     for name, value in _LOCAL_CLUSTER.items() if is_local else ():
         os.environ.setdefault(name, value)
     try:
-        ray = import_module("ray")
         import_module("ray.exceptions")
+        return import_module("ray")
     except ModuleNotFoundError:
         raise InputError(
             "Runs on Ray need the extra 'ray': pip install 'driftrl[ray]'."
         ) from None
-    return ray
 
 
 def _require_cluster(address: str) -> None:
@@ -239,7 +200,7 @@ def _require_cluster(address: str) -> None:
         reason = f"no answer within {_CONNECT_SECONDS:g} s."
         raise _no_connection(address, reason) from None
     if done.returncode != 0:
-        raise _no_connection(address, _last_line(done.stderr, "Ray does not say why."))
+        raise _no_connection(address, last_line(done.stderr, "Ray does not say why."))
 
 
 def _no_connection(address: str, reason: str) -> InputError:
@@ -250,13 +211,8 @@ def _no_connection(address: str, reason: str) -> InputError:
 
 
 def _in_words(resources: Mapping[str, float]) -> str:
-    accelerators = counted(int(resources.get("GPU", 0)), "accelerator")
     return (
-        f"{counted(int(resources.get('CPU', 0)), 'core')}, {accelerators} and "
-        f"{resources.get('memory', 0) / 1e9:.3g} GB of memory"
+        f"{counted(int(resources.get('CPU', 0)), 'core')}, "
+        f"{counted(int(resources.get('GPU', 0)), 'accelerator')} and "
+        f"{resources.get('memory', 0) / 1e9:.3g} GB"
     )
-
-
-def _last_line(text: str, otherwise: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else otherwise

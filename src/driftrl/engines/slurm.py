@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,29 +26,22 @@ from driftrl.config.run import RunConfig
 from driftrl.engines.launcher import (
     LOG,
     Ended,
-    Failure,
     Job,
+    ended_with,
     episodes_done,
-    failure_of,
     last_log_line,
 )
-from driftrl.engines.local import config_text, worker_command, worker_environment
+from driftrl.engines.local import config_text, run_worker, worker_environment
+from driftrl.engines.progress import JOB_FILE
 from driftrl.errors import InputError, counted, require
 from driftrl.io import write_atomically
 
-JOB = "job.json"
-"""File in a run's directory: engine, id and last known state of its job."""
-_FOLDER = ".slurm"  # of a study: files of submitit, and ours about its jobs
+_FOLDER = ".slurm"  # of a study: files of submitit, and the lists of arrays
 _PREFIX = "driftrl-"
-_BEGUN = "begun"
 _ASK_SECONDS = 5.0  # between two calls of squeue, for all jobs together
-_COMMANDS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol", "srun")
 _MAX_FRUITLESS = 3  # time limits in a row, without an episode between them
 _YEAR_MINUTES = 60 * 24 * 365
 _NO_END = 1_000_000  # time limits after which submitit gives up; we count others
-
-# Runs a command that ignores the signals before the time limit: submitit handles them.
-_IGNORE_WARNINGS = ("/bin/sh", "-c", 'trap "" USR1 USR2; exec "$@"', "sh")
 
 # States of squeue; a job in any other one waits.
 _RUNNING = {"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"}
@@ -67,62 +59,55 @@ class RunInJob:
         """Run the worker, which resumes what is there.
 
         Args:
-            call: The run's ``directory``, its ``config`` as the worker reads it, and
-                the worker's ``options`` and ``environment``.
+            call: The arguments of ``run_worker``, made of strings.
             fruitless: Time limits in a row until now without an episode.
         """
-        place, job = Path(call["directory"]), _own_id()
-        self._episodes = episodes_done(place)
-        _write_status(place, job, _BEGUN)
-        note(place, job, "RUNNING")
-        command = worker_command(place, "--parent", str(os.getpid()), *call["options"])
-        with open(place / LOG, "ab") as log:
-            worker = subprocess.Popen(
-                [*_IGNORE_WARNINGS, *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **call["environment"]},
-            )
-        try:
-            worker.communicate(call["config"].encode())
-        finally:  # also when submitit ends this process after requeueing the job
-            worker.kill()
-            status = worker.wait()
+        directory, job = Path(call["directory"]), _own_id()
+        self._episodes = episodes_done(directory)
+        _write_note(directory, job, "RUNNING", begun=True)
+        status = run_worker(**{**call, "directory": directory})
         if status == -signal.SIGTERM:
             _requeue_if_running(job)
             sys.exit(1)
-        _write_status(place, job, str(status))
-        note(place, job, "FAILED" if status else "COMPLETED")
+        _write_note(directory, job, "FAILED" if status else "COMPLETED", status=status)
         if status:
-            sys.exit(status if status > 0 else 128 - status)
+            sys.exit(1)
 
     def checkpoint(self, call: dict[str, Any], fruitless: int = 0) -> Any:
         """Return the call with which the job goes on later, or None to give up.
 
         A run whose episodes take longer than a job may would never end.
         """
-        place, job = Path(call["directory"]), _own_id()
-        fruitless = 0 if episodes_done(place) != self._episodes else fruitless + 1
+        directory, job = Path(call["directory"]), _own_id()
+        fruitless = 0 if episodes_done(directory) != self._episodes else fruitless + 1
         if fruitless < _MAX_FRUITLESS:
-            note(place, job, "PENDING")
+            _write_note(directory, job, "PENDING", begun=True)
             again = import_module("submitit.helpers").DelayedSubmission
             return again(RunInJob(), call, fruitless)
-        with open(place / LOG, "a") as log:
+        with open(directory / LOG, "a") as log:
             print(
                 f"No episode ended within the time limit of a job, {fruitless} times "
                 "in a row. Set engine.resources.minutes to a larger value.",
                 file=log,
             )
-        _write_status(place, job, "1")
-        note(place, job, "FAILED")
+        _write_note(directory, job, "FAILED", status=1)
         return None
 
 
-def note(directory: Path, job: str, state: str) -> None:
-    """Write down which job runs a run, and its state, for ``driftrl watch``."""
-    table = {"engine": "slurm", "id": job, "state": state}
-    write_atomically(directory / JOB, json.dumps(table).encode())
+def _write_note(directory: Path, job: str, state: str, **more: Any) -> None:
+    """Write down in a run's directory which job runs it, and how that stands.
+
+    ``begun`` says that its worker was started, ``status`` is the worker's exit status.
+    """
+    note = {"engine": "slurm", "id": job, "state": state, **more}
+    write_atomically(directory / JOB_FILE, json.dumps(note).encode())
+
+
+def _read_note(directory: Path, job: str) -> dict[str, Any]:
+    """Return what is written about a job; nothing if it is about another one."""
+    path = directory / JOB_FILE
+    note = json.loads(path.read_bytes()) if path.exists() else {}
+    return note if note.get("id") == job else {}
 
 
 def _own_id() -> str:
@@ -143,23 +128,6 @@ def _requeue_if_running(job: str) -> None:
         _call("scontrol", "requeue", job)
 
 
-def _status_file(directory: Path, job: str) -> Path:
-    return directory.parent / _FOLDER / f"{job}.status"
-
-
-def _write_status(directory: Path, job: str, text: str) -> None:
-    write_atomically(_status_file(directory, job), text.encode())
-
-
-def _read_status(directory: Path, job: str) -> tuple[bool, int | None]:
-    """Return whether a job has started its worker, and the worker's exit status."""
-    try:
-        text = _status_file(directory, job).read_text()
-    except FileNotFoundError:
-        return False, None
-    return True, None if text == _BEGUN else int(text)
-
-
 class _SlurmJob:
     """A run in a job of Slurm."""
 
@@ -168,7 +136,6 @@ class _SlurmJob:
     ) -> None:
         self.id = job
         self._config, self._directory, self._engine = config, directory, engine
-        self._noted = ""
 
     @property
     def is_running(self) -> bool:
@@ -182,62 +149,47 @@ class _SlurmJob:
         and if a signal ended the worker, perhaps because memory was short.
         """
         state = self._engine.state(self.id)
-        has_begun, status = _read_status(self._directory, self.id)
-        self._note(state if status is None else "FAILED" if status else "COMPLETED")
+        note = _read_note(self._directory, self.id)
+        status, has_begun = note.get("status"), "begun" in note
+        if status is None and state not in {*_RUNNING, "", note.get("state")}:
+            more = {"begun": True} if has_begun else {}
+            _write_note(self._directory, self.id, state, **more)
         if status is not None and status >= 0:
-            return Ended(self._failure(status))
+            return ended_with(status, self._directory / LOG)
         if state not in _OVER:
             return None
         if episodes_done(self._directory) >= self._config.episodes:
             return Ended()
         if status is not None and state not in _STOPPED:
-            return Ended(self._failure(status), is_lost=True)
-        reason = self._reason(state, has_begun)
-        failure = Failure(self._config.name, 1, reason, self._directory / LOG)
-        return Ended(failure, state in _LOST or (state in _ENDED and has_begun))
+            return ended_with(status, self._directory / LOG)
+        is_lost = state in _LOST or (state in _ENDED and has_begun)
+        return Ended(self._reason(state, has_begun), is_lost)
 
     def stop(self) -> None:
         """Cancel it."""
         _call("scancel", self.id)
-        self._note("CANCELLED")
-
-    def _failure(self, status: int) -> Failure | None:
-        return failure_of(self._config.name, status, self._directory / LOG)
+        _write_note(self._directory, self.id, "CANCELLED")
 
     def _reason(self, state: str, has_begun: bool) -> str:
-        if state == "CANCELLED":
-            return f"Job {self.id} was cancelled in Slurm."
         if state == "OUT_OF_MEMORY":
             memory = self._engine.config.resources.memory_gb
             return f"It needs more memory than engine.resources.memory_gb = {memory:g}."
         if state in _ENDED and not has_begun:
             log = self._directory.parent / _FOLDER / f"{self.id}_0_log.err"
             return f"Job {self.id} could not start: {last_log_line(log)}"
-        return f"Slurm ended job {self.id} ({state or 'and forgot it'})."
-
-    def _note(self, state: str) -> None:
-        if state and state != self._noted:
-            note(self._directory, self.id, state)
-            self._noted = state
+        return f"Slurm ended job {self.id} ({state.lower() or 'and forgot it'})."
 
 
 class SlurmEngine:
     """Runs on the cluster that this machine belongs to."""
 
     max_jobs = 1000  # Slurm's default for the size of an array
-    restarts_lost = True
 
     def __init__(self, config: EngineConfig, options: tuple[str, ...] = ()) -> None:
         """Look for the cluster and its partition; ``options`` are the worker's."""
         require(
             find_spec("submitit") is not None,
             "Slurm needs the extra 'slurm': pip install 'driftrl[slurm]'.",
-        )
-        missing = [name for name in _COMMANDS if shutil.which(name) is None]
-        require(
-            not missing,
-            f"This machine has no {', '.join(missing)}. Start studies for Slurm on a "
-            "machine of its cluster, such as the login node.",
         )
         self.config, self._options = config, options
         self._minutes = time_limit(config.slurm.partition, config.resources.minutes)
@@ -247,15 +199,11 @@ class SlurmEngine:
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Find the jobs of these runs, and submit one array for the other runs."""
         absolute = [(config, directory.absolute()) for config, directory in runs]
-        study = absolute[0][1].parent
-        jobs = self._find(study)
-        jobs |= self._submit(
-            study, [run for run in absolute if run[0].name not in jobs]
-        )
-        return [
-            _SlurmJob(jobs[config.name], config, directory, self)
-            for config, directory in absolute
-        ]
+        jobs = self._find(absolute[0][1].parent)
+        new = [run for run in absolute if run[0].name not in jobs]
+        if new:
+            jobs |= self._submit(new)
+        return [_SlurmJob(jobs[run.name], run, path, self) for run, path in absolute]
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         """Leave the jobs to Slurm, and say how to cancel them."""
@@ -281,12 +229,9 @@ class SlurmEngine:
             if done.returncode == 0:
                 rows = (line.split(maxsplit=2) for line in done.stdout.splitlines())
                 self._jobs = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
+            elif self._jobs is None:
+                raise InputError(f"Slurm does not answer: {_one_line(done.stderr)}")
             # Else the old answer holds: jobs must not be taken for lost, and restarted.
-            require(
-                self._jobs is not None,
-                f"Slurm does not answer: {_one_line(done.stderr)}",
-            )
-        assert self._jobs is not None
         return self._jobs
 
     def _find(self, study: Path) -> dict[str, str]:
@@ -294,24 +239,19 @@ class SlurmEngine:
 
         By the names of jobs, not by job.json: a killed driver may not have written it.
         """
-        arrays = {
-            path.stem: json.loads(path.read_bytes())
-            for path in (study / _FOLDER).glob(f"{_PREFIX}*.json")
-        }
         jobs: dict[str, str] = {}
         for job, (state, name) in self._listed().items():
-            if state not in _OVER and name in arrays:
-                run = arrays[name][int(job.partition("_")[2] or 0)]
-                if _read_status(study / run, job)[1] is None:
+            array = study / _FOLDER / f"{name}.json"
+            if state not in _OVER and name.startswith(_PREFIX) and array.is_file():
+                runs = json.loads(array.read_bytes())
+                run = runs[int(job.partition("_")[2] or 0)]
+                if "status" not in _read_note(study / run, job):
                     jobs[run] = job
         return jobs
 
-    def _submit(
-        self, study: Path, runs: Sequence[tuple[RunConfig, Path]]
-    ) -> dict[str, str]:
+    def _submit(self, runs: Sequence[tuple[RunConfig, Path]]) -> dict[str, str]:
         """Submit an array, and return its jobs by the names of their runs."""
-        if not runs:
-            return {}
+        study = runs[0][1].parent
         folder = study / _FOLDER
         folder.mkdir(exist_ok=True)
         array = re.sub(r"[^\w.-]", "-", f"{_PREFIX}{study.name}-{secrets.token_hex(4)}")
@@ -321,8 +261,8 @@ class SlurmEngine:
         # and a class by its name.
         calls = [
             {
+                "config": config_text(config),
                 "directory": str(directory),
-                "config": config_text(config).decode(),
                 "options": self._options,
                 "environment": worker_environment(),
             }
@@ -338,7 +278,7 @@ def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str
     """Return what submitit asks sbatch for, with this time limit and job name."""
     resources, slurm = config.resources, config.slurm
     extra = {key.replace("-", "_"): value for key, value in slurm.extra.items()}
-    parameters: dict[str, Any] = {
+    return {
         "job_name": name,
         "time": minutes,
         "cpus_per_task": resources.cores,
@@ -350,22 +290,17 @@ def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str
         # minute must be warned late, or it would be warned at once.
         "signal_delay_s": min(60, max(5, 5 * minutes)),
         "array_parallelism": slurm.at_once or SlurmEngine.max_jobs,
-        "setup": list(slurm.setup) or None,
+        "setup": list(slurm.setup),
         # Since version 22.05 a step does not inherit this from its job.
         "srun_args": [f"--cpus-per-task={resources.cores}"],
         "additional_parameters": {"requeue": True, **extra},
     }
-    return {key: value for key, value in parameters.items() if value is not None}
 
 
 def _submit_array(
     folder: Path, parameters: dict[str, Any], calls: list[dict[str, Any]]
 ) -> list[str]:
-    """Return the ids of newly submitted jobs, one for each call.
-
-    Raises:
-        InputError: sbatch refuses them.
-    """
+    """Return the ids of newly submitted jobs, one for each call."""
     # -P: else the job would import from the current directory first.
     python = f"{shlex.quote(sys.executable)} -P"
     executor = import_module("submitit").SlurmExecutor(
@@ -396,23 +331,21 @@ def time_limit(partition: str, minutes: int) -> int:
     require(done.returncode == 0, f"Slurm does not answer: {_one_line(done.stderr)}")
     rows = [line.split("|") for line in done.stdout.splitlines()]
     rows = [row for row in rows if partition or row[0].endswith("*")]
+    wanted = f"partition {partition!r}" if partition else "default partition"
     require(
         bool(rows),
-        f"Slurm has no partition {partition!r}; `sinfo` lists them."
-        if partition
-        else "Slurm has no default partition. Choose one of `sinfo` by --partition, or "
-        "as engine.slurm.partition.",
+        f"Slurm has no {wanted}. Choose one of `sinfo` by --partition, or as "
+        "engine.slurm.partition.",
     )
-    limits = [
-        (minutes_of(default), minutes_of(longest)) for _, default, longest in rows
-    ]
-    most = min((longest for _, longest in limits if longest), default=_YEAR_MINUTES)
+    defaults = [minutes_of(default) for _, default, _ in rows]
+    longest = [minutes_of(longest) for _, _, longest in rows]
+    most = min(filter(None, longest), default=_YEAR_MINUTES)
     require(
         minutes <= most,
         f"engine.resources.minutes is {minutes}, but the partition allows at most "
         f"{most}.",
     )
-    return minutes or min((default for default, _ in limits if default), default=most)
+    return minutes or min(filter(None, defaults), default=most)
 
 
 def minutes_of(text: str) -> int | None:
@@ -442,4 +375,7 @@ def _call(*command: str) -> "subprocess.CompletedProcess[str]":
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", "no answer in 120 s")
     except OSError as error:
-        raise InputError(f"Can't run {command[0]}: {error.strerror}.") from None
+        raise InputError(
+            f"Can't run {command[0]}: {error.strerror}. Start studies for Slurm on a "
+            "machine of its cluster, such as the login node."
+        ) from None

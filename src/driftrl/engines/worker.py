@@ -7,6 +7,7 @@ worker ends as soon as PID is no longer its parent; NAME is a tracker.
 import argparse
 import fcntl
 import os
+import signal
 import sys
 import time
 import tomllib
@@ -28,6 +29,8 @@ def main() -> int:
     parser.add_argument("--parent", type=int)
     parser.add_argument("--track")
     arguments = parser.parse_args()
+    for warning in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(warning, signal.SIG_IGN)  # of Slurm, to the process above
     if arguments.parent is not None:
         end_with(arguments.parent)
     prepare(os.environ)
