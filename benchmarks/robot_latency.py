@@ -24,7 +24,7 @@ from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.envs.tasks import configure  # noqa: E402
 from driftrl.errors import EpisodeAborted  # noqa: E402
 from driftrl.presets.tasks import TASKS  # noqa: E402
-from driftrl.robot.client import Patience, RemoteEnv  # noqa: E402
+from driftrl.robot.client import RemoteEnv  # noqa: E402
 from driftrl.robot.timing import Delays, undisturbed  # noqa: E402
 from driftrl.training.loop import collect  # noqa: E402
 from driftrl.training.session import Session  # noqa: E402
@@ -118,7 +118,7 @@ def main() -> None:
         command = ["-m", "driftrl", "robot", own.task, "--address", ADDRESS]
         command += ["--period", str(own.period), "--log", str(log), "--coast", "0.1"]
         stack.enter_context(running(*command))
-        robot = RemoteEnv(ADDRESS, patience=Patience(away=120.0))
+        robot = RemoteEnv(ADDRESS, away=120.0)
         stack.enter_context(contextlib.closing(robot))
         for _ in range(own.load):
             stack.enter_context(running("-c", BUSY))

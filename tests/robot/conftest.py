@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from driftrl.robot.client import Patience, RemoteEnv
+from driftrl.robot.client import RemoteEnv
 from driftrl.robot.controller import Controller
 from driftrl.robot.event_log import Event, EventLog, Halted
 from driftrl.robot.protocol import (
@@ -76,7 +76,7 @@ Serve = Callable[..., Served]
 
 PATIENT = Timing(period=0.01, real_time=False, patience=20.0, coast=0.02)
 """Waits for its learner, so nothing depends on how busy the machine is."""
-LONG = Patience(away=20.0, silence=20.0)
+LONG = {"away": 20.0, "silence": 20.0}
 
 
 @pytest.fixture
@@ -159,8 +159,8 @@ def knock() -> Iterator[Callable[[str], Peer]]:
 def connect() -> Iterator[Callable[..., RemoteEnv]]:
     made: list[RemoteEnv] = []
 
-    def start(address: str, token: str = "", patience: Patience = LONG) -> RemoteEnv:
-        made.append(RemoteEnv(address, token, patience))
+    def start(address: str, token: str = "") -> RemoteEnv:
+        made.append(RemoteEnv(address, token, **LONG))
         return made[-1]
 
     yield start

@@ -11,7 +11,8 @@ import numpy as np
 
 from driftrl.robot.controller import Controller
 from driftrl.robot.event_log import EventLog
-from driftrl.robot.machine import EpisodeStart, Machine, Sample
+from driftrl.robot.machine import Machine, Sample
+from driftrl.robot.protocol import Begin
 from driftrl.robot.safety import Limits
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
@@ -32,16 +33,16 @@ class Point(Machine):
         self.steps = steps
         self.actions: list[float] = []
         """Everything that was put into force, in order."""
-        self.places: list[EpisodeStart] = []
+        self.places: list[Begin] = []
         self.halts = 0
         self.closed = False
         self.disturb: Callable[[int, Sample], Sample] = lambda step, sample: sample
         """Is given the step of the episode, and may change what is seen."""
 
-    def reset(self, start: EpisodeStart) -> Sample:
-        self.places.append(start)
+    def reset(self, begin: Begin) -> Sample:
+        self.places.append(begin)
         self._step = 0
-        position = np.random.default_rng(start.seed).uniform(-1.0, 1.0)
+        position = np.random.default_rng(begin.seed).uniform(-1.0, 1.0)
         self._state = np.array([position, 0.0])
         return self.disturb(0, Sample(self._state.copy(), theta=self._theta))
 

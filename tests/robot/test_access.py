@@ -10,7 +10,6 @@ from driftrl.robot.transport import (
     check_access,
     is_local,
     read_token,
-    same_token,
 )
 
 TOKEN = "0123456789abcdef"
@@ -77,11 +76,3 @@ def test_bad_tokens_are_refused(tmp_path: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(InputError, match="token"):
         read_token(file)
-
-
-def test_tokens_are_compared_whole() -> None:
-    assert same_token(TOKEN, TOKEN)
-    assert same_token("", "")
-    assert not same_token(TOKEN[:-1], TOKEN)
-    assert not same_token("", TOKEN)
-    assert not same_token("é", "e")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from driftrl.errors import EpisodeAborted
-from driftrl.robot.client import Patience, RemoteEnv
+from driftrl.robot.client import RemoteEnv
 from driftrl.robot.timing import Timing
 
 PROGRAM = Path(__file__).parent / "point_mass.py"
@@ -97,7 +97,7 @@ def test_the_robot_is_killed_and_started_again(
     address, log = free_address(), tmp_path / "robot.jsonl"
     arguments = (str(PROGRAM), address, str(log), "0.1")
     robot = start(*arguments)
-    env = RemoteEnv(address, patience=Patience(away=60.0, silence=0.5))
+    env = RemoteEnv(address, away=60.0, silence=0.5)
     drive(env, steps=3)
     os.kill(robot.pid, signal.SIGKILL)
     assert robot.wait() == -signal.SIGKILL
@@ -133,7 +133,7 @@ def test_the_learner_is_killed(
     served.wait(lambda: served.machine.actions[-2:] == [STOP, STOP])
     # After the kill at most one action was still on its way.
     assert served.machine.actions[driving:].count(0.5) <= 2
-    env = RemoteEnv(served.address, patience=Patience(away=20.0, silence=5.0))
+    env = RemoteEnv(served.address, away=20.0, silence=5.0)
     env.reset(seed=1)
     env.close()
 
@@ -186,7 +186,7 @@ class Proxy:
 def test_the_network_is_cut_for_three_seconds(serve: Callable[..., Any]) -> None:
     served = serve(Timing(period=0.1, coast=0.1))
     proxy = Proxy(int(served.address.rpartition(":")[2]))
-    env = RemoteEnv(proxy.address, patience=Patience(away=30.0, silence=1.0))
+    env = RemoteEnv(proxy.address, away=30.0, silence=1.0)
     try:
         drive(env, steps=1)
         before = len(served.stops())

@@ -1,87 +1,75 @@
-"""``driftrl run --robot``: two processes, and the records of one."""
+"""``driftrl run --robot``: the records of a simulator, by way of a robot."""
 
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from driftrl.envs.tasks import task_of_robot
+from driftrl.cli import run as cli_run
+from driftrl.cli.main import main
+from driftrl.envs.drifting import environment_of
+from driftrl.envs.tasks import configure, task_of_robot
 from driftrl.errors import InputError
+from driftrl.robot.controller import Controller
+from driftrl.robot.event_log import EventLog
+from driftrl.robot.machine import Machine
 from driftrl.robot.protocol import VERSION, Welcome
+from driftrl.robot.safety import Limits
+from driftrl.robot.server import Robot
+from driftrl.robot.timing import Timing
+from driftrl.types import EpisodeRecord
+from factories import rows_of
 
 SMALL = [
-    *("--episodes", "4", "--environment.sim_steps", "30", "--evaluation.episodes", "0"),
-    *("--agent.model.members", "2", "--agent.model.hidden", "8"),
-    *("--agent.sac.hidden", "8", "8", "--agent.sac.batch_size", "8"),
-    *("--agent.learning.learning-starts", "20"),
-    *("--agent.learning.policy-updates", "2"),
+    *("--episodes", "4", "--environment.sim_steps", "20", "--evaluation.episodes", "0"),
+    *("--agent.planner.samples", "8", "--agent.planner.elites", "2"),
+    *("--agent.planner.iterations", "1", "--agent.planner.horizon", "2"),
+    *("--agent.model.fit-steps", "1", "--drift.start", "1"),
 ]
-CONFIG = """
-[environment]
-sim_steps = 30
-"""
-
-
-def driftrl(*words: str, directory: Path) -> "subprocess.Popen[str]":
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("JAX_NUMPY")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "driftrl", *words],
-        cwd=directory,
-        env={**plain, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    """Serve the fading pendulum at an address, without hurry."""
-    (tmp_path / "short.toml").write_text(CONFIG)
-    words = ["robot", "pendulum-decay", "--no-real-time", "--config", "short.toml"]
-    robot = driftrl(*words, "--address", "tcp://127.0.0.1:*", directory=tmp_path)
-    assert robot.stdout is not None
-    found = re.search(r"tcp://127\.0\.0\.1:\d+", robot.stdout.readline())
-    assert found is not None
-    yield found[0]
-    robot.send_signal(signal.SIGINT)
-    robot.communicate(timeout=20)
+def address() -> Iterator[str]:
+    """Serve a drifting pendulum at an address, without hurry."""
+    changes = {"environment": {"sim_steps": 20}, "drift": {"start": 1}}
+    config = configure("pendulum", "sombrl", changes)
+    steps = config.environment.steps
+    machine = Machine(
+        environment_of(config), name=config.task, steps=steps, theta_known=True
+    )
+    limits = Limits(stop=(0.0,), observation_size=machine.observation_size)
+    timing = Timing(period=0.01, real_time=False, coast=0.0)
+    robot = Robot(Controller(machine, limits, timing, EventLog()), "tcp://127.0.0.1:*")
+    thread = threading.Thread(target=robot.serve)
+    thread.start()
+    yield robot.address
+    robot.end()
+    thread.join()
 
 
-def rows(directory: Path) -> list[dict[str, object]]:
-    lines = (directory / "episodes.jsonl").read_text().splitlines()
-    return [{**json.loads(line), "wall_s": 0} for line in lines]
+def test_a_robot_gives_the_records_of_a_simulator(
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also if its learner is stopped on the way and resumed."""
+    local, remote = tmp_path / "local", tmp_path / "remote"
+    assert main(["run", "pendulum", *SMALL, "--out", str(local)]) == 0
+    words = ["run", "--robot", address, *SMALL, "--out", str(remote)]
 
+    def stop(record: EpisodeRecord) -> None:
+        if record.episode == 2:
+            raise KeyboardInterrupt
 
-def finish(process: "subprocess.Popen[str]") -> str:
-    said, _ = process.communicate(timeout=100)
-    assert process.returncode == 0, said
-    return said
-
-
-def test_a_robot_gives_the_records_of_a_simulator(address: str, tmp_path: Path) -> None:
-    """Also if its learner is killed on the way and resumed."""
-    plain = ["run", "pendulum-decay", *SMALL, "--out", "local"]
-    finish(driftrl(*plain, directory=tmp_path))
-    words = ["run", "--robot", address, *SMALL, "--out", "remote"]
-    learner = driftrl(*words, directory=tmp_path)
-    record = tmp_path / "remote" / "episodes.jsonl"
-    while not (record.exists() and record.read_text().count("\n")):
-        assert learner.poll() is None
-        time.sleep(0.02)
-    learner.kill()
-    learner.communicate(timeout=20)
-    said = finish(driftrl(*words, "--resume", directory=tmp_path))
-    assert "Acting took" in said
-    assert rows(tmp_path / "remote") == rows(tmp_path / "local")
-    assert len(rows(tmp_path / "remote")) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(cli_run, "episode_printer", lambda episodes: stop)
+        assert main(words) == 130
+    assert len(rows_of(remote)) == 2
+    assert main([*words, "--resume"]) == 0
+    assert "Acting took" in capsys.readouterr().out
+    assert rows_of(remote) == rows_of(local) and len(rows_of(remote)) == 4
 
 
 def welcome(name: str, observed: int = 3) -> Welcome:

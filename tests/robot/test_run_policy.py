@@ -11,7 +11,8 @@ import pytest
 from driftrl.errors import InputError
 from driftrl.robot.controller import Controller, run_policy
 from driftrl.robot.event_log import Event, EventLog, Finished, Halted
-from driftrl.robot.machine import EpisodeStart, Sample
+from driftrl.robot.machine import Sample
+from driftrl.robot.protocol import Begin
 from driftrl.robot.safety import Interrupted, Limits
 from driftrl.robot.timing import Timing
 
@@ -33,7 +34,7 @@ def test_a_policy_drives(point_mass: ModuleType) -> None:
     machine, twin = driven.machine, point_mass.Point()
     expected = []
     for episode in (1, 2):
-        obs = twin.reset(EpisodeStart(episode, 6 * (episode - 1), episode)).obs
+        obs = twin.reset(Begin(episode, 6 * (episode - 1), episode)).obs
         for _ in range(6):
             obs = twin.step(-obs[:1]).obs
         expected += [*twin.actions, *[point_mass.STOP] * 3]
@@ -68,7 +69,7 @@ def test_a_slow_policy_misses_its_deadline(point_mass: ModuleType) -> None:
 
     def slow(obs: np.ndarray) -> np.ndarray:
         # Asked at 0.2 s for the second time, it answers at 0.32 s; 0.3 s is too late.
-        while driven.step == 1 and time.monotonic() < driven.moment(1) + 0.12:
+        while driven.step == 1 and time.monotonic() < driven._moment() + 0.12:
             pass
         return np.array([0.5])
 
@@ -80,15 +81,25 @@ def test_a_slow_policy_misses_its_deadline(point_mass: ModuleType) -> None:
 
 
 def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
+    class Slow:
+        """Takes as long to be shown an observation as it has to answer it."""
+
+        def prepare(self) -> None:
+            pass
+
+        def show(self, step: int, sample: Sample) -> None:
+            time.sleep(0.011)
+
+        def act(self, step: int, deadline: float) -> None:
+            raise AssertionError
+
+        def idle(self, step: int, until: float) -> None:
+            raise AssertionError
+
     driven = drive(point_mass, Timing(period=0.02), [])
-    driven.begin(EpisodeStart(1, 0, 1))
-    while driven.ready(time.monotonic() + 1.0) is None:
-        pass
-    time.sleep(0.011)
     with pytest.raises(Interrupted) as raised:
-        driven.deadline(0)
-    assert raised.value.fault.code == "late"
-    driven.stop(raised.value.fault)
+        driven.run(Begin(1, 0, 1), Slow())
+    assert raised.value.code == "late"
     driven.close()
     assert driven.machine.actions == [point_mass.STOP]
 

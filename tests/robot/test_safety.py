@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from driftrl.errors import InputError
 from driftrl.robot.safety import (
     Bound,
+    Interrupted,
     Limits,
     check_observation,
     limited,
@@ -53,30 +54,29 @@ def test_a_limited_action_is_the_nearest_allowed(
 
 
 @pytest.mark.parametrize(
-    ("obs", "reward", "repeats", "code", "sentence"),
+    ("obs", "reward", "repeats", "code", "value"),
     [
-        ((0.0, math.nan), 0.0, 1, "observation", "Entry 1 .* is nan"),
-        ((math.inf, 0.0), 0.0, 1, "observation", "Entry 0 .* is inf"),
-        ((0.0,), 0.0, 1, "observation", r"shape \(1,\); it has 2 numbers"),
-        ((0.0, 0.0), math.nan, 1, "observation", "reward is nan"),
-        ((0.0, 0.0), 0.0, 3, "stale", "3 observations in a row"),
-        ((0.0, 8.5), 0.0, 1, "range", "Entry 1 .* is 8.5; .* from -8 to 8"),
-        ((-1.5, 0.0), 0.0, 1, "bounds", "Entry 0 .* -1.5; .* within -1.4 and 2.8"),
+        ((0.0, math.nan), 0.0, 1, "observation", "Entry 1 .*nan"),
+        ((math.inf, 0.0), 0.0, 1, "observation", "Entry 0 .*inf"),
+        ((0.0,), 0.0, 1, "observation", r"\(1,\)"),
+        ((0.0, 0.0), math.nan, 1, "observation", "nan"),
+        ((0.0, 0.0), 0.0, 3, "stale", "3"),
+        ((0.0, 8.5), 0.0, 1, "range", "Entry 1 .*8.5.*-8 to 8"),
+        ((-1.5, 0.0), 0.0, 1, "bounds", "Entry 0 .*-1.5.*-1.4 to 2.8"),
         ((2.81, 0.0), 0.0, 2, "bounds", "Entry 0"),
     ],
 )
 def test_wrong_observations_are_named(
-    obs: tuple[float, ...], reward: float, repeats: int, code: str, sentence: str
+    obs: tuple[float, ...], reward: float, repeats: int, code: str, value: str
 ) -> None:
-    fault = check_observation(array(*obs), reward, repeats, LIMITS)
-    assert fault is not None and fault.code == code
-    with pytest.raises(AssertionError, match=sentence):
-        raise AssertionError(fault.reason)
+    with pytest.raises(Interrupted, match=value) as raised:
+        check_observation(array(*obs), reward, repeats, LIMITS)
+    assert raised.value.code == code
 
 
 def test_right_observations_pass() -> None:
-    assert check_observation(array(2.8, -8.0), 1.0, 2, LIMITS) is None
-    assert check_observation(array(1e9, 0.0), 0.0, 99, Limits((0.0,), 2)) is None
+    check_observation(array(2.8, -8.0), 1.0, 2, LIMITS)
+    check_observation(array(1e9, 0.0), 0.0, 99, Limits((0.0,), 2))
 
 
 def test_sensors_get_a_tenth_of_their_range() -> None:
@@ -104,7 +104,7 @@ def test_limits_make_sense(settings: dict[str, Any], value: str) -> None:
 
 @pytest.mark.parametrize("ends", [(1.0, 1.0), (2.0, 1.0), (math.nan, 1.0)])
 def test_bounds_have_room(ends: tuple[float, float]) -> None:
-    with pytest.raises(InputError, match="leave room"):
+    with pytest.raises(InputError, match=str(ends[0])):
         Bound(0, *ends)
-    with pytest.raises(InputError, match="index of a bound"):
+    with pytest.raises(InputError, match="-1"):
         Bound(-1, 0.0, 1.0)

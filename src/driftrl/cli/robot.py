@@ -14,10 +14,10 @@ from driftrl.errors import InputError, at_least, counted, require
 from driftrl.records import read_settings
 from driftrl.robot.controller import Controller, run_policy
 from driftrl.robot.event_log import Event, EventLog, Finished, Halted
-from driftrl.robot.machine import GymnasiumMachine, Machine
+from driftrl.robot.machine import Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
-from driftrl.robot.timing import Delays, Timing
+from driftrl.robot.timing import Timing, delays_of
 from driftrl.robot.transport import check_access, read_token
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def main(argv: list[str]) -> int:
         real_time=arguments.real_time,
     )
     machine, observed = _machine(arguments)
+    assert isinstance(observed, gymnasium.spaces.Box)
     limits = Limits(
         stop=arguments.stop or (0.0,) * machine.action_size,
         observation_size=machine.observation_size,
@@ -104,8 +105,9 @@ def main(argv: list[str]) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     missed = log.counts["deadline"] + log.counts["late"]
+    answers = delays_of(log.answers)
     print(
-        f"Finished episodes: {log.counts['finished']}; {_answers(log.answers)}.\n"
+        f"Finished episodes: {log.counts['finished']}; answers after {answers}.\n"
         f"Missed deadlines: {missed}."
     )
     for name, count in sorted(log.counts.items()):
@@ -136,43 +138,32 @@ def _operate(arguments: Arguments, controller: Controller, token: str) -> None:
         run_policy(controller, policy, arguments.episodes)
 
 
-def _machine(arguments: Arguments) -> tuple[GymnasiumMachine, gymnasium.spaces.Box]:
+def _machine(arguments: Arguments) -> tuple[Machine, gymnasium.Space]:
     """Return the machine, and the space of what its sensors can read."""
     from driftrl.envs.custom import GymPlant, is_custom, load_env, task_of
     from driftrl.envs.drifting import DriftingEnv, environment_of
     from driftrl.envs.tasks import configure
 
-    if is_custom(arguments.task):
-        require(
-            arguments.config is None,
-            f"--config is for tasks, received {arguments.config}; an environment of "
-            "your own has its settings already.",
-        )
-        custom = load_env(arguments.task)  # once: it may be hardware
-        task = task_of(arguments.task, custom, arguments.steps)
-        env, observed = DriftingEnv(GymPlant(custom, task.environment), {}), custom
-        name, steps = task.name, task.environment.steps
+    name = arguments.task
+    if is_custom(name):
+        require(arguments.config is None, "--config is for tasks of driftrl.")
+        custom = load_env(name)  # once: it may be hardware
+        environment = task_of(name, custom, arguments.steps).environment
+        env = DriftingEnv(GymPlant(custom, environment), {})
         halt = getattr(custom.unwrapped, "halt", None)
-        known = False
-    else:
-        require(
-            arguments.steps is None,
-            f"--steps is for an environment of your own, received {arguments.steps}; "
-            "of a task --config sets it.",
-        )
-        settings = {} if arguments.config is None else read_settings(arguments.config)
-        changes = {key: settings[key] for key in _FROM_A_RUN if key in settings}
-        config = configure(arguments.task, "sombrl", changes)
-        env = observed = environment_of(config)
-        # What compiles, compiles now, and not in the first period.
-        env.reset(seed=0)
-        env.step(np.zeros(env.action_space.shape or (1,)))
-        name, steps, halt, known = config.task, config.environment.steps, None, True
-    machine = GymnasiumMachine(
-        env, name=name, steps=steps, theta_known=known, halt=halt
-    )
-    assert isinstance(observed.observation_space, gymnasium.spaces.Box)
-    return machine, observed.observation_space
+        machine = Machine(env, name=name, steps=environment.steps, halt=halt)
+        return machine, custom.observation_space
+    require(arguments.steps is None, "--steps is for an environment of your own.")
+    settings = {} if arguments.config is None else read_settings(arguments.config)
+    changes = {key: settings[key] for key in _FROM_A_RUN if key in settings}
+    config = configure(name, "sombrl", changes)
+    env = environment_of(config)
+    # What compiles, compiles now, and not in the first period.
+    env.reset(seed=0)
+    env.step(np.zeros(env.action_space.shape or (1,)))
+    steps = config.environment.steps
+    machine = Machine(env, name=config.task, steps=steps, theta_known=True)
+    return machine, env.observation_space
 
 
 def _bound(text: str) -> Bound:
@@ -212,11 +203,7 @@ def _text(event: Event) -> str:
     if isinstance(event, Finished):
         return (
             f"episode {event.episode}: {counted(event.steps, 'action')} in "
-            f"{event.seconds:.2f} s, return {event.total:.2f}, "
-            f"{_answers(event.answers)}"
+            f"{event.seconds:.2f} s, return {event.total:.2f}, answers after "
+            f"{event.answers}"
         )
     return event.message if event.served else f"Refused: {event.message}"
-
-
-def _answers(delays: Delays) -> str:
-    return f"answers after {delays}" if delays.count else "no answers"

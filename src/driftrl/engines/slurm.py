@@ -151,7 +151,7 @@ class _SlurmJob:
         state = self._engine.state(self.id)
         note = _read_note(self._directory, self.id)
         status, has_begun = note.get("status"), "begun" in note
-        if status is None and state not in {*_RUNNING, "", note.get("state")}:
+        if status is None and state not in ("", note.get("state")):
             more = {"begun": True} if has_begun else {}
             _write_note(self._directory, self.id, state, **more)
         if status is not None and status >= 0:

@@ -3,7 +3,6 @@
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import gymnasium
@@ -53,29 +52,7 @@ _TOO_BUSY = (
 
 
 class _Silent(Exception):
-    """The robot does not answer; connect again."""
-
-    remedy = "Start it"
-
-
-class _Taken(_Silent):
-    """The robot serves another learner."""
-
-    remedy = "End the other learner"
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long a learner waits for a robot."""
-
-    away: float = 60.0
-    """Seconds for a robot that is not there, or busy, before giving up."""
-    silence: float = 2.0
-    """Seconds without a word within an episode before the episode is given up."""
-
-    def __post_init__(self) -> None:
-        positive("patience.away", self.away)
-        positive("patience.silence", self.silence)
+    """The robot does not answer, or serves another learner; connect again."""
 
 
 class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -94,7 +71,9 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self,
         address: str,
         token: str = "",
-        patience: Patience | None = None,
+        *,
+        away: float = 60.0,
+        silence: float = 2.0,
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Connect to a robot.
@@ -102,24 +81,27 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         Args:
             address: ZeroMQ's, such as tcp://127.0.0.1:5557.
             token: The robot's token; required if it is on another machine.
-            patience: How long to wait.
+            away: Seconds to wait for a robot that is not there, or taken.
+            silence: Seconds without a word after which an episode is given up.
             warn: Called once with each reason for waiting.
         """
         check_access(address, token)
+        positive("away", away)
+        positive("silence", silence)
         self._address, self._token = address, token
-        self._patience, self._warn = patience or Patience(), warn
+        self._away, self._silence, self._warn = away, silence, warn
         self._dialer: Dialer | None = None
         self._settled = False
         self._episode = self._step = 0
         self._before = (0, 0)  # episodes and steps that count so far
         self._running = False
-        self._returned = self._sent = 0.0
-        self._thinking, self._trips = array("d"), array("d")
+        self._returned = 0.0
+        self._thinking = array("d")
         self.theta: float | None = None
         """θ of the running episode, if the robot is a simulator that knows it."""
         self.aborted = 0
         """Episodes that were aborted so far."""
-        self.robot = self._patiently(self._connect, "try again")
+        self.robot = self._patiently(self._connect)
         """The robot's own description."""
         size, actions = self.robot.observation_size, self.robot.action_size
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
@@ -129,11 +111,6 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def thinking(self) -> Delays:
         """From a returned observation to the call of ``step``: the learner's share."""
         return delays_of(self._thinking)
-
-    @property
-    def round_trips(self) -> Delays:
-        """From an action sent to the next observation: the robot's share."""
-        return delays_of(self._trips)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -152,7 +129,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         steps = int(options.get("steps", steps))
         self._before = (self._episode - 1, steps)
         begin = Begin(self._episode, steps, seed)
-        start = self._patiently(lambda: self._begin(begin), "resume")
+        start = self._patiently(lambda: self._begin(begin))
         self._running, self._step = True, 0
         self.theta = start.theta
         self._returned = now()
@@ -181,7 +158,6 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             self._before = (self._episode, self._before[1] + self._step)
         self.theta = observation.theta
         self._returned = now()
-        self._trips.append(self._returned - called)
         return (
             np.array(observation.obs),
             observation.reward,
@@ -209,9 +185,9 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     # ---- waiting --------------------------------------------------------------------
 
-    def _patiently(self, attempt: Callable[[], T], then: str) -> T:
+    def _patiently(self, attempt: Callable[[], T]) -> T:
         """Try until it works, connecting anew each time, or patience ends."""
-        until = now() + self._patience.away
+        until = now() + self._away
         reason = ""
         while True:
             try:
@@ -221,8 +197,8 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                 if now() >= until:
                     raise RobotUnavailable(
                         f"The robot at {self._address} did not respond within "
-                        f"{self._patience.away:g} s: {silent} {silent.remedy}, then "
-                        f"{then}."
+                        f"{self._away:g} s: {silent} Free or start it, then "
+                        "try again."
                     ) from None
                 if reason != str(silent):
                     reason = str(silent)
@@ -234,7 +210,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._disconnect()
         self._dialer = Dialer(self._address)
         self._send(Hello(VERSION, self._token))
-        until = now() + self._patience.silence
+        until = now() + self._silence
         while True:
             message = self._receive(until)
             if isinstance(message, Welcome):
@@ -246,22 +222,25 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                     raise InputError(
                         f"The robot at {self._address} refuses: {message.reason}"
                     )
-                raise _refusal(message)
+                raise _Silent(message.reason)  # such as that it has a learner
 
     def _begin(self, begin: Begin) -> Observation:
         """Ask for an episode and wait for its start, for as long as that takes."""
         if not self._settled:
-            self._check_same(self._connect())
+            robot = self._connect()
+            require(
+                robot == self.robot,
+                f"Another robot answers at {self._address} than before: {robot}, "
+                f"where {self.robot} was.",
+            )
         # Until the start is here, what arrives may belong to an attempt before.
         self._settled = False
         self._send(begin)
         preparing = False
         while True:
-            message = self._receive(
-                now() + self._patience.silence + 2 * PREPARING_EVERY
-            )
+            message = self._receive(now() + self._silence + 2 * PREPARING_EVERY)
             if isinstance(message, Refused):
-                raise _refusal(message)
+                raise _Silent("It was restarted.")
             if isinstance(message, Preparing) and message.episode == begin.episode:
                 preparing = True
             elif preparing and isinstance(message, Stopped):
@@ -271,16 +250,8 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
                 self._settled = True
                 return message
 
-    def _check_same(self, robot: Welcome) -> None:
-        if robot != self.robot:
-            self._disconnect()
-            raise InputError(
-                f"Another robot answers at {self._address} than before: {robot}, "
-                f"where {self.robot} was."
-            )
-
     def _await_step(self) -> Observation:
-        until = now() + self._patience.silence + self.robot.period
+        until = now() + self._silence + self.robot.period
         try:
             while True:
                 message = self._receive(until)
@@ -304,9 +275,7 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def _aborted(self, actions: int, reason: str) -> EpisodeAborted:
         self._running = False
         self.aborted += 1
-        return EpisodeAborted(
-            f"stopped after {counted(actions, 'action')} ({_clause(reason)})"
-        )
+        return EpisodeAborted(f"stopped after {counted(actions, 'action')}: {reason}")
 
     # ---- messages ------------------------------------------------------------------
 
@@ -315,13 +284,11 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         asked = now()
         frame = self._dialer.receive(until)
         if frame is None:
-            waited = now() - asked
-            raise _Silent(f"No message arrived for {waited:.1f} s.")
+            raise _Silent(f"No message arrived for {now() - asked:.1f} s.")
         try:
-            message = decode(frame)
+            return decode(frame)
         except Malformed as malformed:
             raise _Silent(f"It sent an invalid message: {malformed}") from malformed
-        return message
 
     def _send(self, message: Message) -> None:
         assert self._dialer is not None
@@ -332,15 +299,3 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._dialer is not None:
             self._dialer.close()
             self._dialer = None
-
-
-def _refusal(message: Refused) -> _Silent:
-    if message.code == "taken":
-        return _Taken(message.reason)
-    return _Silent("It was restarted.")
-
-
-def _clause(sentence: str) -> str:
-    """Return a sentence as it stands within another one."""
-    first, space, rest = sentence.rstrip(".").partition(" ")
-    return (first.lower() if first.istitle() else first) + space + rest

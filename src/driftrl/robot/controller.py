@@ -4,42 +4,56 @@ The actions come from a learner over the network (``server``) or from an exporte
 policy on the robot's own computer (``run_policy``).
 """
 
+import contextlib
 import math
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from driftrl.errors import require
 from driftrl.robot.event_log import EventLog, Finished, Halted
-from driftrl.robot.machine import EpisodeStart, Machine, MachineThread, Sample
-from driftrl.robot.safety import (
-    Fault,
-    Interrupted,
-    Limits,
-    check_observation,
-    fault,
-    limited,
-)
-from driftrl.robot.timing import Timing, undisturbed
+from driftrl.robot.machine import Machine, MachineThread, Sample
+from driftrl.robot.protocol import Begin, Code
+from driftrl.robot.safety import Interrupted, Limits, check_observation, limited
+from driftrl.robot.timing import Timing, delays_of, undisturbed
 
 Policy = Callable[[np.ndarray], np.ndarray]
 now = time.monotonic
 _LAST_STOP = 1.0
 """Seconds that a robot that ends gives its machine to take the stop action."""
-_NOTABLE = 0.1
-"""Share of the deadline from which the robot's own delay is reported."""
+_READY_WAIT = 0.01  # s, between two looks at whether the machine is at its start
+
+
+@runtime_checkable
+class Actor(Protocol):
+    """Who answers the observations of an episode; it may raise ``Interrupted``."""
+
+    def prepare(self) -> None:
+        """Be called again and again while the machine goes to its start."""
+        ...
+
+    def show(self, step: int, sample: Sample) -> None:
+        """Be shown observation k."""
+        ...
+
+    def act(self, step: int, deadline: float) -> np.ndarray | None:
+        """Return the action of step k; None if there is none before the deadline."""
+        ...
+
+    def idle(self, step: int, until: float) -> None:
+        """Pass the time until observation k is due."""
+        ...
 
 
 class Controller:
     """One machine, its limits and its clock.
 
-    An episode: ``begin``, ``ready`` until it returns the start, then for k = 0, 1, …
-    ``apply`` an action before ``deadline(k)``, ``take`` the outcome at
-    ``moment(k + 1)``; ``finish`` or, at any moment, ``stop``.  After either ``coast``
-    repeats the stop action while it is called.
+    After an episode ``coast`` repeats the stop action while it is called.
     """
 
     def __init__(
@@ -51,8 +65,6 @@ class Controller:
             f"takes {machine.action_size}.",
         )
         self.machine, self.timing, self.log = machine, timing, log
-        self.safe = False
-        """Whether the last episode was stopped, and none has begun since."""
         self._limits = limits
         self._stop_action = np.array(limits.stop, np.float64)
         self._thread = MachineThread(f"machine {machine.name}")
@@ -62,88 +74,92 @@ class Controller:
         self._stopped_at = self._halted_at = 0.0
         self._coasting = 0
         self._next_coast = 0.0
-        self._open(EpisodeStart(1, 0, None))
+        self._open(1)
 
-    def _open(self, start: EpisodeStart) -> None:
-        self.start, self.step = start, 0
+    def _open(self, episode: int) -> None:
+        self.episode, self.step = episode, 0
         self._begun = self._changed = now()
         self._applied = self._stop_action
         self._seen: Sample | None = None
-        self._repeats = 0
+        self._repeats = self._limited = self._coasting = 0
         self._total = 0.0
-        self._limited = 0
+        self._answers_before = len(self.log.answers)
 
     @property
     def applied(self) -> tuple[float, ...]:
         """The action in force; none before the first of an episode."""
         return tuple(self._applied.tolist()) if self.step else ()
 
-    def begin(self, start: EpisodeStart) -> None:
-        """Have the machine go to the start of an episode."""
-        self.safe = False
-        self._coasting = 0
-        self._open(start)
-        self.log.begun()
-        self._coming = self._thread.call(lambda: self.machine.reset(start))
-
-    def ready(self, by: float) -> Sample | None:
-        """Return the checked start; None if the machine is not there in time.
-
-        Then t_0 is now.
+    def run(self, begin: Begin, actor: Actor) -> None:
+        """Run an episode on the robot's clock; the machine is at rest afterwards.
 
         Raises:
-            Interrupted: It is no start, or has taken too long.
+            Interrupted: It was stopped, which is noted already.
         """
-        began = self._begun
-        sample = self._result(by)
-        if sample is None:
-            if now() - began > self.timing.reset:
-                raise fault(
+        with undisturbed():
+            try:
+                self._open(begin.episode)
+                self._coming = self._thread.call(lambda: self.machine.reset(begin))
+                self._drive(actor)
+            except Interrupted as interrupted:
+                self._stop(interrupted.code, interrupted.reason)
+                raise
+            except BaseException:
+                # Ctrl-C or an error of ours: stop the machine first.
+                self._stop("shutdown", "The robot's program ends.")
+                raise
+            self._finish()
+
+    def _drive(self, actor: Actor) -> None:
+        while (sample := self._result(now() + _READY_WAIT)) is None:
+            actor.prepare()
+            if now() - self._begun > self.timing.reset:
+                raise Interrupted(
                     "stale",
                     f"The machine did not get to its start in {self.timing.reset:g} s.",
                 )
-            return None
         self._begun = self._changed = now()
-        return self._checked(sample)
+        sample = self._checked(sample)
+        actor.show(0, sample)
+        while not sample.is_last:
+            asked, deadline = now(), self._deadline()
+            action = actor.act(self.step, deadline)
+            if action is None:
+                raise Interrupted("deadline", f"No action came {self._allowed()}.")
+            wanted = self.machine.action_size
+            if action.shape != (wanted,) or not np.isfinite(action).all():
+                raise Interrupted(
+                    "malformed", f"An action is {wanted} numbers, received {action}."
+                )
+            self.log.answers.append(now() - asked)
+            self._apply(action)
+            actor.idle(self.step, self._moment())
+            sample = self._take()
+            actor.show(self.step, sample)
 
-    def moment(self, step: int) -> float:
+    def _moment(self) -> float:
         """Return t_k, when observation k is due."""
         if not self.timing.real_time:
             return now()
-        return self._begun + step * self.timing.period
+        return self._begun + self.step * self.timing.period
 
-    def deadline(self, step: int) -> float:
-        """Return when the answer to observation k is due.
-
-        Raises:
-            Interrupted: The robot is so late that it is over already.
-        """
+    def _deadline(self) -> float:
+        """Return when the answer to observation k is due."""
         if not self.timing.real_time:
             return now() + self.timing.patience
-        due = self.moment(step) + self.timing.deadline * self.timing.period
-        if (late := now() - due) > 0:
-            behind = late + self.timing.deadline * self.timing.period
-            raise fault("late", f"The robot itself was {1e3 * behind:.1f} ms late.")
+        due = self._moment() + self.timing.deadline * self.timing.period
+        if now() > due:
+            late = 1e3 * (now() - self._moment())
+            raise Interrupted("late", f"The robot itself was {late:.1f} ms late.")
         return due
 
-    def missed(self, step: int, asked: float) -> str:
-        """Describe the missed deadline, and the robot's own delay if it had one.
-
-        Args:
-            step: The observation k whose answer was due.
-            asked: When it was asked for, which is t_k unless the robot itself was late.
-        """
+    def _allowed(self) -> str:
         if not self.timing.real_time:
             return f"within {self.timing.patience:g} s"
-        allowed = self.timing.deadline * self.timing.period
-        behind = asked - self.moment(step)
-        share = f"; the robot was itself {1e3 * behind:.1f} ms late"
-        return (
-            f"before the deadline of {1e3 * allowed:.4g} ms"
-            f"{share if behind > _NOTABLE * allowed else ''}"
-        )
+        milliseconds = 1e3 * self.timing.deadline * self.timing.period
+        return f"before the deadline of {milliseconds:.4g} ms"
 
-    def apply(self, values: np.ndarray) -> None:
+    def _apply(self, values: np.ndarray) -> None:
         """Put an action into force, clipped and limited in its change."""
         action = limited(values, self._applied, self._limits.rate)
         if not np.array_equal(action, values):
@@ -154,28 +170,23 @@ class Controller:
         self._changed = now()
         self._coming = self._thread.call(lambda: self.machine.step(action))
 
-    def take(self) -> Sample:
-        """Return the checked outcome of the action.
-
-        Raises:
-            Interrupted: It is wrong, or not there yet.
-        """
+    def _take(self) -> Sample:
+        """Return the checked outcome of the action."""
+        allowed = self.timing.patience
         if self.timing.real_time:
             allowed = self.timing.lateness * self.timing.period
-        else:
-            allowed = self.timing.patience
-        sample = self._result(self.moment(self.step) + allowed)
+        sample = self._result(self._moment() + allowed)
         if sample is None:
-            raise fault(
+            raise Interrupted(
                 "stale",
                 f"The machine had no new observation {1e3 * allowed:.1f} ms after it "
                 "was due.",
             )
         sample = self._checked(sample)
         self._total += sample.reward
-        if self.step < self.machine.steps or sample.terminated or sample.truncated:
-            return sample
-        return Sample(sample.obs, sample.reward, False, True, sample.theta)
+        if self.step >= self.machine.steps and not sample.is_last:
+            return replace(sample, truncated=True)
+        return sample
 
     def _result(self, until: float) -> Sample | None:
         assert self._coming is not None
@@ -183,48 +194,35 @@ class Controller:
         if not wait([self._coming], timeout=max(0.0, until - now())).done:
             return None
         if (error := self._coming.exception()) is not None:
-            kind = type(error).__name__
-            raise fault("machine", f"The machine reported {kind}: {error}") from error
+            reason = f"The machine reported {type(error).__name__}: {error}"
+            raise Interrupted("machine", reason) from error
         return self._coming.result()
 
     def _checked(self, sample: Sample) -> Sample:
         same = self._seen is not None and np.array_equal(self._seen.obs, sample.obs)
         self._repeats = self._repeats + 1 if same else 1
         self._seen = sample
-        wrong = check_observation(
-            sample.obs, sample.reward, self._repeats, self._limits
-        )
-        if wrong is not None:
-            raise fault(wrong.code, wrong.reason)
+        check_observation(sample.obs, sample.reward, self._repeats, self._limits)
         return sample
 
-    def finish(self) -> None:
-        """Note an episode that came to its end, and let the machine come to rest."""
-        answers = self.log.answers_of_episode()
+    def _finish(self) -> None:
+        """Let the machine come to rest after an episode that came to its end."""
         seconds = now() - self._begun
         self._rest()
-        event = Finished(
-            self.start.episode, self.step, seconds, self._total, self._limited, answers
-        )
-        self.log.record(event)
+        answers = delays_of(self.log.answers[self._answers_before :])
+        counts = (self.step, seconds, self._total, self._limited)
+        self.log.record(Finished(self.episode, *counts, answers))
 
-    def stop(self, why: Fault) -> None:
+    def _stop(self, code: Code, reason: str) -> None:
         """Put the stop action into force, at once; then note why."""
         changed = self._changed
         coming = self._rest()
-        self.safe = True
         # Noted is when the machine took it, not when it was told to.
         taken = coming and self._stopped.wait(self.timing.period)
         moment = self._stopped_at if taken else self._halted_at
-        event = Halted(
-            episode=self.start.episode,
-            step=self.step,
-            code=why.code,
-            reason=why.reason,
-            periods=(moment - changed) / self.timing.period,
-            hanging=coming and not taken,
-        )
-        self.log.record(event)
+        periods = (moment - changed) / self.timing.period
+        hanging = coming and not taken
+        self.log.record(Halted(self.episode, self.step, code, reason, periods, hanging))
 
     def _rest(self) -> bool:
         """Halt the machine; return whether it will also get the stop action."""
@@ -273,6 +271,26 @@ class Controller:
         self.log.close()
 
 
+class _PolicyActor:
+    """Answers by a policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self._obs = policy, np.zeros(0)
+
+    def prepare(self) -> None:
+        return
+
+    def show(self, step: int, sample: Sample) -> None:
+        self._obs = sample.obs
+
+    def act(self, step: int, deadline: float) -> np.ndarray | None:
+        action = np.asarray(self._policy(self._obs), np.float64)
+        return action if now() <= deadline else None
+
+    def idle(self, step: int, until: float) -> None:
+        time.sleep(max(0.0, until - now()))
+
+
 def run_policy(
     controller: Controller, policy: Policy, episodes: int | None = None
 ) -> None:
@@ -285,50 +303,14 @@ def run_policy(
         policy: From an observation to an action in [−1, 1].
         episodes: How many; None goes on until it is interrupted.
     """
-    number = 0
+    number, steps = 0, controller.machine.steps
     try:
         while episodes is None or number < episodes:
             number += 1
-            _run_policy_episode(controller, policy, number)
+            begin = Begin(number, (number - 1) * steps, number)
+            with contextlib.suppress(Interrupted):
+                controller.run(begin, _PolicyActor(policy))
             while (moment := controller.coast()) < np.inf:
                 time.sleep(max(0.0, moment - now()))
     finally:
         controller.close()
-
-
-def _run_policy_episode(controller: Controller, policy: Policy, number: int) -> None:
-    with undisturbed():
-        try:
-            controller.begin(
-                EpisodeStart(number, (number - 1) * controller.machine.steps, number)
-            )
-            _drive(controller, policy)
-            controller.finish()
-        except Interrupted as interrupted:
-            controller.stop(interrupted.fault)
-        except BaseException:
-            controller.stop(fault("shutdown", "The robot's program ends.").fault)
-            raise
-
-
-def _drive(controller: Controller, policy: Policy) -> None:
-    sample: Sample | None = None
-    while sample is None:
-        sample = controller.ready(now() + 0.1)
-    step = 0
-    while not (sample.terminated or sample.truncated):
-        asked, deadline = now(), controller.deadline(step)
-        action = np.asarray(policy(sample.obs), np.float64)
-        if (
-            action.shape != (controller.machine.action_size,)
-            or not np.isfinite(action).all()
-        ):
-            raise fault("malformed", f"The policy answered {action!r}.")
-        if now() > deadline:
-            took = f"The policy answered after {1e3 * (now() - asked):.1f} ms"
-            raise fault("deadline", f"{took}, not {controller.missed(step, asked)}.")
-        controller.log.answered(now() - asked)
-        controller.apply(action)
-        step += 1
-        time.sleep(max(0.0, controller.moment(step) - now()))
-        sample = controller.take()

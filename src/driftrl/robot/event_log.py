@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from driftrl.robot.protocol import Code
-from driftrl.robot.timing import Delays, delays_of
+from driftrl.robot.timing import Delays
 
 
 @dataclass(frozen=True)
@@ -71,26 +71,8 @@ class EventLog:
         self.counts: Counter[str] = Counter()
         """Of "finished", the codes of stops, and "refused", "malformed frames", "late
         actions", "limited", "failed stops"."""
-        self._answers = array("d")
-        self._of_episode = array("d")
-
-    def answered(self, seconds: float) -> None:
-        """Record how long an answer took."""
-        self._answers.append(seconds)
-        self._of_episode.append(seconds)
-
-    @property
-    def answers(self) -> Delays:
-        """How long answers have taken so far."""
-        return delays_of(self._answers)
-
-    def begun(self) -> None:
-        """Record that an episode begins."""
-        self._of_episode = array("d")
-
-    def answers_of_episode(self) -> Delays:
-        """How long answers have taken in the running episode."""
-        return delays_of(self._of_episode)
+        self.answers = array("d")
+        """Seconds that each answer took."""
 
     def record(self, event: Event) -> None:
         """Count an event, report it and write it."""

@@ -1,7 +1,6 @@
-"""What a robot moves: any machine, or any Gymnasium environment in its start."""
+"""What a robot moves: any Gymnasium environment, and the thread that calls it."""
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -14,15 +13,7 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from driftrl.errors import InputError, require
-
-
-@dataclass(frozen=True)
-class EpisodeStart:
-    """Number of an episode, the steps taken before it, and its seed."""
-
-    episode: int
-    steps: int
-    seed: int | None
+from driftrl.robot.protocol import Begin
 
 
 @dataclass(frozen=True)
@@ -35,46 +26,18 @@ class Sample:
     truncated: bool = False
     theta: float | None = None
 
-
-class Machine(ABC):
-    """A machine that acts on [−1, 1].  All but ``halt`` is called from one thread."""
-
-    name: str
-    observation_size: int
-    action_size: int
-    steps: int
-    """Actions in an episode that runs its full time."""
-    theta_known: bool = False
-    """Whether samples come with θ."""
-
-    @abstractmethod
-    def reset(self, start: EpisodeStart) -> Sample:
-        """Go to the start of an episode; may take as long as an operator needs."""
-
-    @abstractmethod
-    def step(self, action: Float[np.ndarray, " A"]) -> Sample:
-        """Put an action into force, and return what is seen a period later.
-
-        It may return at once, as a simulator does, or when the period is over.
-        """
-
-    def halt(self) -> None:
-        """Take all power away, at once, also while ``step`` hangs in another thread.
-
-        The stop action is stepped as well, so a machine without such a switch needs
-        nothing here.
-        """
-        return
-
-    def close(self) -> None:
-        """Release the machine."""
-        return
+    @property
+    def is_last(self) -> bool:
+        """Whether the episode ends with it."""
+        return self.terminated or self.truncated
 
 
-class GymnasiumMachine(Machine):
-    """A Gymnasium environment that acts on [−1, 1], as a machine.
+class Machine:
+    """A Gymnasium environment that acts on [−1, 1], in a simulator or in hardware.
 
-    Its ``reset`` is given ``options={"episode": n, "steps": t}``.
+    All but ``halt`` is called from one thread.  ``reset`` may take as long as an
+    operator needs; ``step`` puts an action into force and returns what is seen a period
+    later: at once, as a simulator does, or when the period is over.
     """
 
     def __init__(
@@ -93,7 +56,8 @@ class GymnasiumMachine(Machine):
             name: Its name, which learners see.
             steps: Actions in an episode that runs its full time.
             theta_known: Whether ``info["theta"]`` is what drifts in it.
-            halt: Takes all power away, if there is such a switch; see ``Machine.halt``.
+            halt: Takes all power away at once, also while ``step`` hangs in another
+                thread; by default the environment's method ``halt``, if it has one.
         """
         observed, chosen = env.observation_space, env.action_space
         if not (
@@ -111,22 +75,22 @@ class GymnasiumMachine(Machine):
             "gymnasium.wrappers.RescaleAction.",
         )
         self._env = env
+        self._halt = halt or getattr(env.unwrapped, "halt", None)
         self.name, self.steps, self.theta_known = name, steps, theta_known
         self.observation_size = observed.shape[0]
         self.action_size = chosen.shape[0]
-        self._halt = halt
 
-    def reset(self, start: EpisodeStart) -> Sample:
-        """Reset the environment to an episode."""
-        options = {"episode": start.episode, "steps": start.steps}
-        obs, info = self._env.reset(seed=start.seed, options=options)
-        return Sample(_numbers(obs), theta=self._theta(info))
+    def reset(self, begin: Begin) -> Sample:
+        """Go to the start of an episode, with ``options`` its number and clock."""
+        options = {"episode": begin.episode, "steps": begin.steps}
+        obs, info = self._env.reset(seed=begin.seed, options=options)
+        return Sample(np.array(obs, np.float64), theta=self._theta(info))
 
     def step(self, action: Float[np.ndarray, " A"]) -> Sample:
         """Step the environment."""
         obs, reward, terminated, truncated, info = self._env.step(action)
         return Sample(
-            _numbers(obs),
+            np.array(obs, np.float64),
             float(reward),
             bool(terminated),
             bool(truncated),
@@ -137,17 +101,13 @@ class GymnasiumMachine(Machine):
         return float(info["theta"]) if self.theta_known else None
 
     def halt(self) -> None:
-        """Call the given switch, if there is one."""
+        """Take all power away, if there is such a switch."""
         if self._halt is not None:
             self._halt()
 
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
-
-
-def _numbers(obs: Any) -> np.ndarray:
-    return np.array(obs, np.float64)
 
 
 class MachineThread:

@@ -6,6 +6,7 @@ raises ``Malformed``, and nothing that arrives is ever executed.
 ``docs/robot_protocol.md`` says who sends what, and when.
 """
 
+import contextlib
 import sys
 from typing import Annotated, Literal
 
@@ -60,12 +61,8 @@ class Malformed(DriftrlError):
     """Bytes, or values, that are no message of this protocol."""
 
 
-def _tag(name: str) -> str:
-    return name.lower()
-
-
 class _Message(
-    Struct, frozen=True, tag_field="type", tag=_tag, forbid_unknown_fields=True
+    Struct, frozen=True, tag_field="type", tag=str.lower, forbid_unknown_fields=True
 ):
     """A map with the name of its class as ``type``."""
 
@@ -160,18 +157,9 @@ class Alive(_Message, frozen=True):
     """Robot: are you still connected?  Needs no answer."""
 
 
-Message = (
-    Hello
-    | Welcome
-    | Refused
-    | Begin
-    | Preparing
-    | Observation
-    | Action
-    | Abort
-    | Stopped
-    | Alive
-)
+FromLearner = Hello | Begin | Action | Abort
+FromRobot = Welcome | Refused | Preparing | Observation | Stopped | Alive
+Message = FromLearner | FromRobot
 
 
 class _HelloOfAnyVersion(Struct, tag_field="type", tag="hello"):
@@ -210,15 +198,8 @@ def decode(data: bytes) -> Message:
     try:
         return _decoder.decode(data)
     except _INVALID as error:
-        hello = _hello_of_another_version(data)
-        if hello is not None:
-            return hello
+        with contextlib.suppress(*_INVALID):
+            version = _hello_decoder.decode(data).version
+            if version != VERSION:
+                return Hello(version, "")
         raise Malformed(f"Not a message: {str(error)[:200]}.") from error
-
-
-def _hello_of_another_version(data: bytes) -> Hello | None:
-    try:
-        version = _hello_decoder.decode(data).version
-    except _INVALID:
-        return None
-    return None if version == VERSION else Hello(version, "")

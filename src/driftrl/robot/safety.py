@@ -12,25 +12,13 @@ Actions = Float[np.ndarray, " A"]
 _SLACK = 0.1
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Why the machine must be stopped."""
-
-    code: Code
-    reason: str
-
-
 class Interrupted(Exception):
-    """The episode cannot go on; ``fault`` says why."""
+    """The episode cannot go on: the machine must be stopped."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.reason)
-        self.fault = fault
-
-
-def fault(code: Code, reason: str) -> Interrupted:
-    """Return the exception that stops an episode."""
-    return Interrupted(Fault(code, reason))
+    def __init__(self, code: Code, reason: str) -> None:
+        super().__init__(reason)
+        self.code: Code = code
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -93,8 +81,7 @@ def sensor_ranges(
 
     The slack is for noise and rounding; an infinite end stays infinite.
     """
-    width = np.where(np.isfinite(high - low), high - low, 0.0)
-    margin = _SLACK * width
+    margin = _SLACK * np.where(np.isfinite(high - low), high - low, 0.0)
     return tuple(zip((low - margin).tolist(), (high + margin).tolist(), strict=True))
 
 
@@ -108,9 +95,9 @@ def limited(values: Actions, before: Actions, rate: float) -> Actions:
 
 
 def check_observation(
-    obs: Float[np.ndarray, " S"], reward: float, repeats: int, limits: Limits
-) -> Fault | None:
-    """Return what is wrong with an observation, None if nothing is.
+    obs: Float[np.ndarray, "..."], reward: float, repeats: int, limits: Limits
+) -> None:
+    """Raise Interrupted if an observation is wrong.
 
     Args:
         obs: The observation.
@@ -118,35 +105,35 @@ def check_observation(
         repeats: Equal observations in a row, this one included.
         limits: The robot's limits.
     """
-    size = limits.observation_size
-    if obs.shape != (size,):
-        found = f"an observation of shape {obs.shape}; it has {size} numbers"
-        return Fault("observation", f"The machine returned {found}.")
-    if not np.isfinite(obs).all():
-        wrong = int(np.flatnonzero(~np.isfinite(obs))[0])
-        return Fault(
-            "observation", f"Entry {wrong} of the observation is {obs[wrong]}."
+    if obs.shape != (limits.observation_size,):
+        expected = f"it has {limits.observation_size} numbers"
+        raise Interrupted(
+            "observation", f"The observation has shape {obs.shape}; {expected}."
+        )
+    for index in np.flatnonzero(~np.isfinite(obs)):
+        raise Interrupted(
+            "observation", f"Entry {index} of the observation is {obs[index]}."
         )
     if not np.isfinite(reward):
-        return Fault("observation", f"The reward is {reward}.")
+        raise Interrupted("observation", f"The reward is {reward}.")
     if limits.frozen and repeats >= limits.frozen:
-        return Fault("stale", f"{repeats} observations in a row were the same.")
-    return _beyond(obs, limits)
+        raise Interrupted("stale", f"{repeats} observations in a row were the same.")
+    sensors = [(index, *ends) for index, ends in enumerate(limits.sensors)]
+    bounds = [(bound.index, bound.low, bound.high) for bound in limits.bounds]
+    _check_within(obs, sensors, "range", "the sensors read")
+    _check_within(obs, bounds, "bounds", "the machine must stay")
 
 
-def _beyond(obs: Float[np.ndarray, " S"], limits: Limits) -> Fault | None:
-    for index, (low, high) in enumerate(limits.sensors):
+def _check_within(
+    obs: Float[np.ndarray, " S"],
+    ranges: list[tuple[int, float, float]],
+    code: Code,
+    what: str,
+) -> None:
+    for index, low, high in ranges:
         if not low <= obs[index] <= high:
-            return Fault(
-                "range",
-                f"Entry {index} of the observation is {obs[index]:.6g}; the sensors "
-                f"read from {low:.6g} to {high:.6g}.",
+            raise Interrupted(
+                code,
+                f"Entry {index} of the observation is {obs[index]:.6g}; {what} from "
+                f"{low:.6g} to {high:.6g}.",
             )
-    for bound in limits.bounds:
-        if not bound.low <= obs[bound.index] <= bound.high:
-            return Fault(
-                "bounds",
-                f"Entry {bound.index} of the observation is {obs[bound.index]:.6g}; "
-                f"the machine must stay within {bound.low:.6g} and {bound.high:.6g}.",
-            )
-    return None

@@ -4,6 +4,7 @@ States: idle → preparing → running → idle, and from preparing or running t
 fault; only a new ``begin`` leaves safe.  See ``docs/robot_protocol.md``.
 """
 
+import hmac
 import math
 import threading
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from driftrl.robot.controller import Controller, now
 from driftrl.robot.event_log import Contact
-from driftrl.robot.machine import EpisodeStart, Sample
+from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import (
     MAX_TEXT,
     PREPARING_EVERY,
@@ -32,20 +33,19 @@ from driftrl.robot.protocol import (
     decode,
     encode,
 )
-from driftrl.robot.safety import Interrupted, fault
-from driftrl.robot.timing import undisturbed
-from driftrl.robot.transport import Listener, check_access, same_token
+from driftrl.robot.safety import Interrupted
+from driftrl.robot.transport import Listener, check_access
 
 _IDLE_WAIT = 0.05  # s, between looks at whether to end
 _PROBE_EVERY = 1.0  # s, between two questions whether the learner is connected
 _LOG_REFUSAL_EVERY = 60.0  # s
 
 
-class _Superseded(Exception):
+class _Superseded(Interrupted):
     """The learner began another episode while one was under way."""
 
     def __init__(self, begin: Begin) -> None:
-        super().__init__()
+        super().__init__("aborted", "The learner began another episode.")
         self.begin = begin
 
 
@@ -68,6 +68,7 @@ class Robot:
         self._refusals: dict[Refusal, float] = {}
         self._probed = -math.inf
         self._running = False
+        self._informed = 0.0
         self._ending = threading.Event()
         self._listener = Listener(address)
         self.address = self._listener.address
@@ -104,125 +105,91 @@ class Robot:
 
     def _run_episode(self, begin: Begin) -> Begin | None:
         """Run an episode; return the next one if the learner began it early."""
-        start = EpisodeStart(begin.episode, begin.steps, begin.seed)
         self._send(Preparing(begin.episode))
-        with undisturbed():
-            self._running = True
-            try:
-                self._controller.begin(start)
-                self._run(self._prepare())
-                self._controller.finish()
-            except Interrupted as interrupted:
-                self._interrupt(interrupted)
-            except _Superseded as superseded:
-                self._interrupt(fault("aborted", "The learner began another episode."))
-                return superseded.begin
-            except BaseException:
-                # Ctrl-C or an error of ours: stop the machine first.
-                self._interrupt(fault("shutdown", "The robot's program ends."))
-                raise
-            finally:
-                self._running = False
+        self._informed = now()
+        self._running = True
+        try:
+            self._controller.run(begin, self)
+        except Interrupted as interrupted:
+            self._report_stop(interrupted)
+            if isinstance(interrupted, _Superseded):
+                return interrupted.begin
+        except BaseException:
+            self._report_stop(Interrupted("shutdown", "The robot's program ends."))
+            raise
+        finally:
+            self._running = False
         return None
 
-    def _interrupt(self, interrupted: Interrupted) -> None:
-        """Stop the machine, then inform the learner."""
-        why = interrupted.fault
-        self._running = False
-        self._controller.stop(why)
-        reason = why.reason[:MAX_TEXT]
-        self._send(
-            Stopped(
-                self._controller.start.episode, self._controller.step, why.code, reason
+    def _report_stop(self, why: Interrupted) -> None:
+        episode, step = self._controller.episode, self._controller.step
+        self._send(Stopped(episode, step, why.code, why.reason[:MAX_TEXT]))
+
+    # ---- the learner, as the controller meets it ------------------------------------
+
+    def prepare(self) -> None:
+        """Listen, and keep the learner informed while the machine goes to its start."""
+        self.idle(-1, now() + 0.001)
+        if now() - self._informed >= PREPARING_EVERY:
+            self._send_required(Preparing(self._controller.episode))
+            self._informed = now()
+
+    def show(self, step: int, sample: Sample) -> None:
+        """Send the learner an observation."""
+        self._send_required(
+            Observation(
+                episode=self._controller.episode,
+                step=step,
+                obs=tuple(sample.obs.tolist()),
+                reward=sample.reward,
+                terminated=sample.terminated,
+                truncated=sample.truncated,
+                theta=sample.theta,
+                applied=self._controller.applied,
             )
         )
 
-    def _prepare(self) -> Sample:
-        """Wait for the machine to get to its start; keep the learner informed."""
-        informed = now()
-        while (sample := self._controller.ready(now() + 0.01)) is None:
-            self._hear_until(now() + 0.001, expected=-1)
-            if now() - informed >= PREPARING_EVERY:
-                self._send_required(Preparing(self._controller.start.episode))
-                informed = now()
-        return sample
-
-    def _run(self, sample: Sample) -> None:
-        """Run the episode on the robot's clock, from its start to its end."""
-        controller = self._controller
-        step = 0
-        while True:
-            self._send_required(self._observation(step, sample))
-            if sample.terminated or sample.truncated:
-                return
-            controller.apply(self._answer(step))
-            step += 1
-            self._hear_until(controller.moment(step), expected=step)
-            sample = controller.take()
-
-    def _observation(self, step: int, sample: Sample) -> Observation:
-        return Observation(
-            episode=self._controller.start.episode,
-            step=step,
-            obs=tuple(sample.obs.tolist()),
-            reward=sample.reward,
-            terminated=sample.terminated,
-            truncated=sample.truncated,
-            theta=sample.theta,
-            applied=self._controller.applied,
-        )
-
-    def _answer(self, step: int) -> np.ndarray:
+    def act(self, step: int, deadline: float) -> np.ndarray | None:
         """Wait for the action of a step, until its deadline."""
-        asked, deadline = now(), self._controller.deadline(step)
         while (message := self._listen(deadline)) is not None:
             values = self._sort(message, expected=step)
             if values is not None:
-                self._log.answered(now() - asked)
                 return values
-        raise fault(
-            "deadline", f"No action came {self._controller.missed(step, asked)}."
-        )
+        return None
 
-    def _hear_until(self, moment: float, *, expected: int) -> None:
+    def idle(self, step: int, until: float) -> None:
         """Listen while no answer is due."""
-        while (message := self._listen(moment)) is not None:
-            if self._sort(message, expected=expected) is not None:
-                raise fault(
-                    "malformed", f"An action {expected} before its observation."
+        while (message := self._listen(until)) is not None:
+            if self._sort(message, expected=step) is not None:
+                raise Interrupted(
+                    "malformed", f"An action {step} before its observation."
                 )
 
     def _sort(self, message: Message, *, expected: int) -> np.ndarray | None:
         """Return the action of the expected step; skip those that came too late.
 
         Raises:
-            Interrupted: The learner aborts, or sends something it must not send.
-            _Superseded: It begins an episode.
+            Interrupted: The learner aborts, begins another episode, or sends something
+                it must not send.
         """
-        start = self._controller.start
+        episode = self._controller.episode
         if isinstance(message, Begin):
             raise _Superseded(message)
         if isinstance(message, Abort):
-            if message.episode == start.episode:
-                raise fault("aborted", "The learner aborted the episode.")
+            if message.episode == episode:
+                raise Interrupted("aborted", "The learner aborted the episode.")
             return None
         if not isinstance(message, Action):
             kind = type(message).__name__.lower()
-            raise fault("malformed", f"A learner must not send {kind!r}.")
+            raise Interrupted("malformed", f"A learner must not send {kind!r}.")
         at = (message.episode, message.step)
-        if at != (start.episode, expected):
-            if at < (start.episode, max(expected, 0)):
-                self._log.counts["late actions"] += 1
-                return None
-            raise fault(
-                "malformed",
-                f"An action for episode {at[0]}, step {at[1]}, which has not come.",
-            )
-        wanted = self._controller.machine.action_size
-        if len(message.values) != wanted:
-            found = len(message.values)
-            raise fault("malformed", f"An action of {found} numbers, not {wanted}.")
-        return np.array(message.values, np.float64)
+        if at == (episode, expected):
+            return np.array(message.values, np.float64)
+        if at < (episode, max(expected, 0)):
+            self._log.counts["late actions"] += 1
+            return None
+        where = f"episode {message.episode}, step {message.step}"
+        raise Interrupted("malformed", f"An action for {where}, which has not come.")
 
     # ---- messages ------------------------------------------------------------------
 
@@ -230,7 +197,7 @@ class Robot:
         """Return the learner's next message; None if none came in time."""
         while True:
             if self._running and self._ending.is_set():
-                raise fault("shutdown", "The robot's program ends.")
+                raise Interrupted("shutdown", "The robot's program ends.")
             received = self._listener.receive(min(until, now() + _IDLE_WAIT))
             if received is not None:
                 message = self._admit(*received)
@@ -246,7 +213,7 @@ class Robot:
         except Malformed as malformed:
             self._log.counts["malformed frames"] += 1
             if peer == self._learner and self._running:
-                raise fault("malformed", str(malformed)) from malformed
+                raise Interrupted("malformed", str(malformed)) from malformed
             return None
         if isinstance(message, Hello):
             self._greet(peer, message)
@@ -264,7 +231,8 @@ class Robot:
                 f"This robot speaks version {VERSION} of the protocol, the learner "
                 f"{hello.version}; install the same driftrl on both sides.",
             )
-        elif not same_token(hello.token, self._token):
+        # In a time that does not depend on where they differ.
+        elif not hmac.compare_digest(hello.token.encode(), self._token.encode()):
             self._refuse(
                 peer,
                 "token",
@@ -319,9 +287,9 @@ class Robot:
         try:
             reached = self._send(message)
         except Malformed as malformed:  # a number of the machine that is not finite
-            raise fault("observation", str(malformed)) from malformed
+            raise Interrupted("observation", str(malformed)) from malformed
         if not reached:
-            raise fault("gone", "The learner can no longer be reached.")
+            raise Interrupted("gone", "The learner can no longer be reached.")
 
     def _send(self, message: Message) -> bool:
         return self._learner is not None and self._listener.send(

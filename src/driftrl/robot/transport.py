@@ -5,12 +5,12 @@ so a connection survives a learner that learns for minutes, and ends soon after 
 process or network does.
 """
 
-import hmac
+import contextlib
 import ipaddress
 import os
+import re
 import time
 from pathlib import Path
-from typing import Any
 
 from driftrl.errors import InputError, require
 from driftrl.robot.protocol import MAX_BYTES
@@ -24,6 +24,7 @@ except ImportError:
 
 TOKEN_VARIABLE = "DRIFTRL_ROBOT_TOKEN"
 _TOKEN_LENGTHS = (16, 256)
+_ADDRESS = re.compile(r"ipc://.+|tcp://(?P<host>.+):(?P<port>\d+|\*)")
 _MAX_PORT = 65_535
 _HEARTBEAT = 500  # ms
 _DEAD_AFTER = 2000  # ms
@@ -37,20 +38,20 @@ def is_local(address: str) -> bool:
     Raises:
         InputError: It is not an address.
     """
-    scheme, _, rest = address.partition("://")
-    if scheme == "ipc" and rest:
+    match = _ADDRESS.fullmatch(address)
+    require(
+        match is not None,
+        f"An address looks like tcp://127.0.0.1:5557, received {address!r}.",
+    )
+    assert match is not None
+    if address.startswith("ipc:"):
         return True
-    host, _, port = rest.rpartition(":")
-    if scheme != "tcp" or not host or not (port.isdecimal() or port == "*"):
-        raise InputError(
-            f"An address looks like tcp://127.0.0.1:5557, received {address!r}."
-        )
+    host, port = match["host"].strip("[]"), match["port"]
     # ZeroMQ would wrap a larger one around.
     require(
         port == "*" or 1 <= int(port) <= _MAX_PORT,
         f"A port is a number from 1 to {_MAX_PORT}, received {port} in {address!r}.",
     )
-    host = host.strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -89,51 +90,53 @@ def check_access(address: str, token: str) -> None:
     )
 
 
-def same_token(received: str, expected: str) -> bool:
-    """Compare tokens in a time that does not depend on where they differ."""
-    return hmac.compare_digest(received.encode(), expected.encode())
+class _Socket:
+    """A ZeroMQ socket whose messages are one frame each."""
+
+    def __init__(self, kind: int, address: str) -> None:
+        self._context = zmq.Context()
+        self._socket = socket = self._context.socket(kind)
+        socket.linger = 0
+        socket.maxmsgsize = MAX_BYTES
+        socket.sndhwm = socket.rcvhwm = _QUEUE
+        socket.heartbeat_ivl = _HEARTBEAT
+        socket.heartbeat_timeout = _DEAD_AFTER
+        socket.ipv6 = "[" in address
+
+    def _open(self, verb: str, address: str) -> None:
+        """Bind or connect."""
+        try:
+            getattr(self._socket, verb)(address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InputError(f"Cannot {verb} to {address}: {error}.") from error
+
+    def _frames(self, until: float) -> list[bytes]:
+        """Return the frames that arrive before ``until`` (monotonic clock), or none.
+
+        ZeroMQ waits in whole milliseconds; the last one is slept through.
+        """
+        while (left := until - time.monotonic()) > 0:
+            if self._socket.poll(int(left * 1e3), zmq.POLLIN):
+                return self._socket.recv_multipart()
+            if left < 1e-3:
+                time.sleep(max(0.0, until - time.monotonic()))
+        return []
+
+    def close(self) -> None:
+        """Drop every connection, and what was not sent yet."""
+        self._socket.close()
+        self._context.term()
 
 
-def _socket(kind: int, address: str) -> tuple[Any, Any]:
-    context = zmq.Context()
-    socket = context.socket(kind)
-    socket.linger = 0
-    socket.maxmsgsize = MAX_BYTES
-    socket.sndhwm = socket.rcvhwm = _QUEUE
-    socket.heartbeat_ivl = _HEARTBEAT
-    socket.heartbeat_timeout = _DEAD_AFTER
-    socket.ipv6 = "[" in address
-    return context, socket
-
-
-def _wait(socket: Any, until: float) -> bool:
-    """Return whether a message arrives before ``until`` (monotonic clock).
-
-    ZeroMQ waits in whole milliseconds; the last one is slept through.
-    """
-    while (left := until - time.monotonic()) > 0:
-        if left < 1e-3:
-            if socket.poll(0, zmq.POLLIN):
-                return True
-            time.sleep(max(0.0, until - time.monotonic()))
-            return False
-        if socket.poll(int(left * 1e3), zmq.POLLIN):
-            return True
-    return False
-
-
-class Listener:
+class Listener(_Socket):
     """The robot's end; ZeroMQ gives every connected peer a name."""
 
     def __init__(self, address: str) -> None:
-        self._context, self._socket = _socket(zmq.ROUTER, address)
+        super().__init__(zmq.ROUTER, address)
         self._socket.router_mandatory = True
         self._socket.linger = _LINGER
-        try:
-            self._socket.bind(address)
-        except zmq.ZMQError as error:
-            self.close()
-            raise InputError(f"Cannot listen at {address}: {error}.") from error
+        self._open("bind", address)
         self.address: str = self._socket.last_endpoint.decode()
 
     def receive(self, until: float) -> tuple[bytes, bytes] | None:
@@ -141,10 +144,13 @@ class Listener:
 
         A message of several frames, which no learner sends, is returned as empty.
         """
-        if not _wait(self._socket, until):
-            return None
-        peer, *frames = self._socket.recv_multipart()
-        return peer, frames[0] if len(frames) == 1 else b""
+        match self._frames(until):
+            case []:
+                return None
+            case [peer, message]:
+                return peer, message
+            case [peer, *_]:
+                return peer, b""
 
     def send(self, peer: bytes, message: bytes) -> bool:
         """Send, and return whether the peer is connected and its queue has room."""
@@ -164,38 +170,20 @@ class Listener:
             raise
         return None
 
-    def close(self) -> None:
-        """Drop every connection."""
-        self._socket.close()
-        self._context.term()
 
-
-class Dialer:
+class Dialer(_Socket):
     """The learner's end."""
 
     def __init__(self, address: str) -> None:
-        self._context, self._socket = _socket(zmq.DEALER, address)
-        try:
-            self._socket.connect(address)
-        except zmq.ZMQError as error:
-            self.close()
-            raise InputError(f"Cannot connect to {address}: {error}.") from error
+        super().__init__(zmq.DEALER, address)
+        self._open("connect", address)
 
     def receive(self, until: float) -> bytes | None:
         """Return the next message; None if none came in time."""
-        if not _wait(self._socket, until):
-            return None
-        frames = self._socket.recv_multipart()
-        return frames[0] if len(frames) == 1 else b""
+        frames = self._frames(until)
+        return frames[0] if len(frames) == 1 else b"" if frames else None
 
     def send(self, message: bytes) -> None:
         """Send at once, or when the robot can be reached."""
-        try:
+        with contextlib.suppress(zmq.Again):  # nothing was taken: it will be noticed
             self._socket.send(message, flags=zmq.NOBLOCK)
-        except zmq.Again:
-            return  # nothing was taken for long; the silence will be noticed
-
-    def close(self) -> None:
-        """Drop the connection, and what was not sent yet."""
-        self._socket.close()
-        self._context.term()
