@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from driftrl.exported import Policy, to_bytes
 from driftrl.robot.client import RemoteEnv
 
 Start = Callable[..., subprocess.Popen[str]]
-LONG = {"away": 60.0, "silence": 20.0}
+LONG: dict[str, Any] = {"away": 60.0, "silence": 20.0}
 QUICK = ("--no-real-time", "--coast", "0", "--period", "0.01")
 
 
@@ -91,6 +92,7 @@ OWN = """
 import gymnasium
 import numpy as np
 from pathlib import Path
+from typing import Any
 
 
 class Valve(gymnasium.Env):

@@ -221,7 +221,8 @@ def test_failures_and_shutdown_on_a_cluster_on_loopback(tmp_path: Path) -> None:
     assert [job.is_running for job in jobs] == [True, False]
     process = worker_of(places[0])
     engine.shutdown(jobs)
-    assert process is not None and not Path(f"/proc/{process}").exists()
+    assert process is not None
+    wait_for(lambda: not Path(f"/proc/{process}").exists(), 10)
     with open(places[0] / "lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not (places[1] / "config.toml").exists()

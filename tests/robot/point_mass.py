@@ -44,18 +44,18 @@ class Point(Machine):
         self._step = 0
         position = np.random.default_rng(begin.seed).uniform(-1.0, 1.0)
         self._state = np.array([position, 0.0])
-        return self.disturb(0, Sample(self._state.copy(), theta=self._theta))
+        return self.disturb(0, Sample(self._state.copy(), theta=self._value))
 
     def step(self, action: np.ndarray) -> Sample:
         self.actions.append(float(action[0]))
         self._step += 1
         x, v = self._state
         self._state = np.array([x + v, v + 0.1 * action[0]])
-        seen = Sample(self._state.copy(), -float(x * x), theta=self._theta)
+        seen = Sample(self._state.copy(), -float(x * x), theta=self._value)
         return self.disturb(self._step, seen)
 
     @property
-    def _theta(self) -> float:
+    def _value(self) -> float:
         return 1.0 / self.places[-1].episode
 
     def halt(self) -> None:

@@ -20,7 +20,7 @@ from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
 
 Serve = Callable[..., Any]
-LONG = {"away": 20.0, "silence": 20.0}
+LONG: dict[str, Any] = {"away": 20.0, "silence": 20.0}
 
 
 def free_address() -> str:

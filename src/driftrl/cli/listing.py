@@ -1,14 +1,12 @@
 """``driftrl list``: tasks, methods, schedules, parameters, studies."""
 
-import time
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import tyro
 
 from driftrl.cli.options import parse, print_json, print_table
-from driftrl.config.task import REFERENCE_RATE
+from driftrl.cli.progress import duration
 from driftrl.config.toml import to_dict
 from driftrl.drift.schedules import SCHEDULES
 from driftrl.presets.methods import METHODS
@@ -41,22 +39,18 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print_json(rows)
         return 0
-    notes = ""
+    shown = list(map(_shortened, rows)) if arguments.what == "tasks" else rows
+    print_table(list(shown[0]), [list(row.values()) for row in shown])
     if arguments.what == "tasks":
-        rows = [_shortened(row) for row in rows]
-        notes = (
+        print(
             "\nH and w count episodes, or transitions if the schedule counts steps.\n"
-            "The time is roughly that of one run on one core of this machine.\n"
+            "The time is roughly that of one run on one core.\n"
             "`driftrl list tasks --json` has notes on what the paper leaves open."
         )
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
-    if notes:
-        print(notes)
     return 0
 
 
 def _tasks() -> list[Row]:
-    slower = REFERENCE_RATE / _product_rate()
     return [
         {
             "name": task.name,
@@ -71,59 +65,29 @@ def _tasks() -> list[Row]:
             "reset_period": task.reset_period,
             "window": task.window,
             "forgets_in": task.forgets_in,
-            "minutes_here": round(slower * task.minutes, 1),
+            "minutes": task.minutes,
             "notes": task.notes,
         }
         for task in TASKS.values()
     ]
 
 
-def _product_rate() -> float:
-    """Return multiplications and additions a second of one core, roughly.
-
-    ``driftrl.training.speed`` measures them as runs do, which takes seconds.
-    """
-    matrix = np.ones((64, 64), np.float32)  # larger ones are spread over the cores
-    times = []
-    for _ in range(100):
-        started = time.perf_counter()
-        np.matmul(matrix, matrix)
-        times.append(time.perf_counter() - started)
-    return 2 * 64**3 / min(times)
-
-
 def _shortened(task: Row) -> Row:
     """Return the row of a task as it fits a terminal."""
     drift = dict(task["schedule"])
-    kind = drift.pop("kind")
-    schedule = f"{kind}: {', '.join(f'{key} = {drift[key]}' for key in drift)}"
-    pace = {"exponential": "a = {rate:g}", "geometric": "× {ratio:.3g}"}.get(kind)
-    if pace is not None:
-        unit = "" if task["clock"] == "episodes" else f" {task['clock']}"
-        schedule = (
-            f"{drift['theta_max']:g} → {drift['theta_min']:g}, "
-            f"{pace.format(**drift)} after {_amount(drift['start'])}{unit}"
-        )
-    minutes = task["minutes_here"]
+    kind, low, high = (drift.pop(key, "") for key in ("kind", "theta_min", "theta_max"))
+    steps = " steps" if task["clock"] == "steps" else ""
+    numbers = ", ".join(f"{key} {value:.4g}" for key, value in drift.items())
     return {
         "name": task["name"],
         "what": task["what"],
         "θ": task["theta"],
-        "schedule": schedule,
+        "schedule": f"{kind}, {high} → {low}, {numbers}{steps}",
         "obs, act": f"{task['observations']}, {task['actions']}",
         "episodes": f"{task['episodes']} × {task['steps']}",
-        "H, w": f"{_amount(task['reset_period'])}, {_amount(task['window'])}",
-        "time": f"{minutes / 60:.0f} h"
-        if minutes >= 120
-        else f"{max(1, round(minutes))} min",
+        "H, w": f"{task['reset_period']}, {task['window']}",
+        "time": duration(60 * task["minutes"]),
     }
-
-
-def _amount(size: int) -> str:
-    for unit, letter in ((1_000_000, "M"), (1000, "k")):
-        if size and size % unit == 0:
-            return f"{size // unit}{letter}"
-    return f"{size}"
 
 
 def _parameters() -> list[Row]:

@@ -3,11 +3,9 @@
 import functools
 import json
 import sys
-import types
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -15,7 +13,6 @@ from rich.table import Table
 
 T = TypeVar("T")
 _LEAST_WIDTH = 132
-_PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
 def parse(arguments: type[T], argv: list[str], command: str, summary: str) -> T:
@@ -26,12 +23,16 @@ def parse(arguments: type[T], argv: list[str], command: str, summary: str) -> T:
         args=argv,
         prog=f"driftrl {command}",
         description=summary,
-        config=(tyro.conf.FlagCreatePairsOff,),
+        config=(
+            tyro.conf.FlagCreatePairsOff,
+            tyro.conf.DisallowNone,
+            tyro.conf.PositionalMetavarFromFieldName,
+        ),
     )
 
 
 def tidy_help(arguments: type | Any) -> None:
-    """Show options as FLAG PLACEHOLDER, with a default only where there is one.
+    """Show defaults only where there is one.
 
     Args:
         arguments: A dataclass, or an instance whose nested ones are tidied as well.
@@ -44,32 +45,18 @@ def tidy_help(arguments: type | Any) -> None:
 
 
 @functools.cache
-def _tidy_class(cls: type) -> None:
+def _tidy_class(cls: Any) -> None:
     hints = get_type_hints(cls, include_extras=True)
-    for name in vars(cls).get("__annotations__", {}).keys() & _names(cls):
-        shown = tyro.conf.arg(
-            metavar=_placeholder(hints[name]), help_behavior_hint=_default_hint
-        )
+    for name in vars(cls).get("__annotations__", {}).keys() & {
+        item.name for item in fields(cls)
+    }:
+        shown = tyro.conf.arg(help_behavior_hint=_default_hint)
         cls.__annotations__[name] = Annotated[hints[name], shown]
-
-
-def _names(cls: Any) -> set[str]:
-    return {item.name for item in fields(cls)}
 
 
 def _default_hint(default: str) -> str:
     blank = default in ("None", "", "''", "False", "{fixed}")
     return "" if blank else f"(default: {default})"
-
-
-def _placeholder(hint: Any) -> str | None:
-    """Return what stands for the value; None leaves it to tyro, as for choices."""
-    while get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if get_origin(hint) in (Union, types.UnionType):
-        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
-        hint = kinds[0] if len(kinds) == 1 else None
-    return _PLACEHOLDERS.get(hint)
 
 
 def warn(message: str) -> None:

@@ -98,10 +98,9 @@ def main(argv: list[str]) -> int:
 
 
 def _warn_of_assumed_length(config: RunConfig) -> None:
-    if is_custom(config.task) and config.environment.sim_steps == STEPS:
-        notes = task_named(config.task).notes
-        if notes:
-            warn(notes)
+    is_assumed = is_custom(config.task) and config.environment.sim_steps == STEPS
+    if is_assumed and (notes := task_named(config.task).notes):
+        warn(notes)
 
 
 def _learn_on(robot: "RemoteEnv", session: Session, on_episode: OnEpisode) -> None:
@@ -184,7 +183,9 @@ def _config(
 ) -> RunConfig:
     """Return the run that options and flags ask for."""
     changes = read_settings(Path(options.config)) if options.config else {}
-    stored = _stored(options)
+    path = Path(options.out or "") / CONFIG_FILE
+    is_stored = options.resume and options.out and path.is_file()
+    stored = read_config(path) if is_stored else None
     tables = to_dict(stored) if stored else {}
     for table in _KINDS:
         kind = getattr(options, table) or changes.get(table)
@@ -194,10 +195,17 @@ def _config(
             settings, flags = _plugin_settings(table, flags)
             changes[table] = {**changes.get(table, {}), **settings}
     task = task_of_robot(robot.robot, options.task) if robot else options.task
-    if task is None:
-        default = _resumed(stored, options.method, changes)
-    else:
+    if task is not None:
         default = _new(task, options.method, changes)
+    elif stored is not None:
+        method = {"method": options.method} if options.method else {}
+        default = overridden(stored, changes | method)
+    else:
+        raise InputError(
+            f"Which task? Known: {', '.join(TASKS)}; or MODULE:FACTORY of your own "
+            "environment. It comes first: driftrl run TASK. Only --resume --out DIR "
+            "with a run in DIR needs none."
+        )
     # Settings of users' classes are taken from the flags already.
     tables = to_dict(default)
     names = [name for name in _PLACEHOLDERS if _has_plugin(tables[name])]
@@ -212,30 +220,11 @@ def _config(
         args=flags,
         prog=f"driftrl run {default.task}",
         default=parsed,
-        config=(tyro.conf.AvoidSubcommands,),
+        config=(tyro.conf.AvoidSubcommands, tyro.conf.DisallowNone),
     )
     config = replace(config, **{name: getattr(default, name) for name in names})
     check_fits(config)
     return config
-
-
-def _stored(options: argparse.Namespace) -> RunConfig | None:
-    """Return the run that is to be resumed, if it is there."""
-    path = Path(options.out or "") / CONFIG_FILE
-    resumed = options.resume and options.out and path.is_file()
-    return read_config(path) if resumed else None
-
-
-def _resumed(
-    stored: RunConfig | None, method: str | None, changes: dict[str, Any]
-) -> RunConfig:
-    if stored is None:
-        raise InputError(
-            f"Which task? Known: {', '.join(TASKS)}; or MODULE:FACTORY of your own "
-            "environment. It comes first: driftrl run TASK. Only --resume --out DIR "
-            "with a run in DIR needs none."
-        )
-    return overridden(stored, changes | ({"method": method} if method else {}))
 
 
 def _new(task: str | Task, method: str | None, changes: dict[str, Any]) -> RunConfig:
