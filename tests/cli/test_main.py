@@ -17,6 +17,7 @@ import pytest
 
 from driftrl.cli.main import COMMANDS, main
 from driftrl.records import read_records
+from driftrl.training import study
 from driftrl.training.checkpoint import saved_checkpoints
 
 TINY = [
@@ -52,7 +53,11 @@ def test_every_command_has_help(
 @pytest.mark.parametrize(
     "what", ["tasks", "methods", "schedules", "parameters", "studies"]
 )
-def test_lists_in_words_and_json(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_in_words_and_json(
+    what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = {"gp_pendulum": study.find_study("gp_pendulum")}
+    monkeypatch.setattr(study, "shipped_studies", lambda: one)
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(said(capsys)[0])
     assert main(["list", what]) == 0

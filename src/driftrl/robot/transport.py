@@ -11,6 +11,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from driftrl.errors import InputError, require
 from driftrl.robot.protocol import MAX_BYTES
@@ -95,7 +96,8 @@ class _Socket:
 
     def __init__(self, kind: int, address: str) -> None:
         self._context = zmq.Context()
-        self._socket = socket = self._context.socket(kind)
+        socket: Any = self._context.socket(kind)
+        self._socket = socket
         socket.linger = 0
         socket.maxmsgsize = MAX_BYTES
         socket.sndhwm = socket.rcvhwm = _QUEUE
