@@ -199,13 +199,12 @@ def _draw_returns(
         draw_episodes(strip, frame)
         strip.set_ylabel(r"$\theta_n$")
         strip.set_ylim(0, 1.15 * strip.get_ylim()[1])
-    panel = panels["returns"]
-    draw_panel(returns, panel, styles)
+    draw_panel(returns, panels["returns"], styles)
     draw_episodes(returns, frame)
     returns.set(xlabel=r"Episode $n$", ylabel=r"Return $J(\pi_n)$")
     figure.align_ylabels(grid)
-    optimum = panel.reference.label if panel.reference else ""
-    draw_legend(figure, [returns], _RETURNS[0] / width - 0.01, optimum)
+    corner = {"loc": "upper left", "bbox_to_anchor": (_RETURNS[0] / width - 0.01, 1)}
+    draw_legend(figure, [returns], borderaxespad=0.2, **corner)
     text: dict[str, Any] = {"ha": "right", "va": "center", "color": MUTED}
     height = 1 - 0.14 / _HEIGHT
     figure.text(1 - _EDGE / width, height, seed_counts(frame), **text)

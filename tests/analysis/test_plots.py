@@ -86,27 +86,7 @@ def test_an_overview_has_every_panel(frame: pl.DataFrame) -> None:
     np.testing.assert_allclose(drawn, expected.to_numpy(), rtol=1e-12)
     assert titled["Model error"].get_yscale() == "log"
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == list(NAMES.values())
-
-
-def test_final_regret_shows_every_seed_and_pair(frame: pl.DataFrame) -> None:
-    left, right = plot.final_regret(frame).axes
-    table = driftrl.regret(frame)
-    finals = frame.filter(episode=30).sort("seed")
-    by_method = {m: finals.filter(method=m)["cumulative_regret"] for m in NAMES}
-    dots = [
-        one.get_offsets() for one in left.collections if len(one.get_offsets()) == 4
-    ]
-    for place, (points, method) in enumerate(zip(dots, NAMES, strict=True)):
-        np.testing.assert_array_equal(points[:, 0], place)
-        np.testing.assert_array_equal(points[:, 1], by_method[method])
-    means = [bars.lines[0].get_ydata()[0] for bars in left.containers]
-    np.testing.assert_allclose(means, table["regret"], rtol=1e-12)
-    for bars, method in zip(right.containers, ("r-ombrl", "sw-ombrl"), strict=True):
-        (row,) = table.filter(method=method).to_dicts()
-        (segment,) = bars.lines[2][0].get_segments()
-        ends = [row["difference_low"], row["difference_high"]]
-        np.testing.assert_allclose(segment[:, 1], ends, rtol=1e-9)
+    assert legend == [*NAMES.values(), "J*(θ), optimum", "calibrated (95 %)"]
 
 
 def test_problems_are_columns_that_share_axes(rates_frame: pl.DataFrame) -> None:
@@ -157,32 +137,9 @@ def test_a_sweep_without_an_optimum_shows_returns_only(swept: pl.DataFrame) -> N
     assert drawn[1] == pytest.approx(means)
 
 
-def test_rates_of_soft_resets_share_a_panel_and_their_zero() -> None:
-    names = ["r-ombrl alpha=0", "r-ombrl alpha=0.5", "r-ombrl model=0.5", "r-ombrl N=9"]
-    assert plot.sweeps_of(names) == {
-        ("r-ombrl", "alpha"): {0.0: names[0], 0.5: names[1]},
-        ("r-ombrl", "model"): {0.0: names[0], 0.5: names[2]},
-    }
-
-
 def test_a_frame_without_a_sweep_is_refused(frame: pl.DataFrame) -> None:
     with pytest.raises(InputError, match="setting=value"):
         plot.sweep(frame)
-
-
-def test_aggregates_are_those_of_compare(rates_frame: pl.DataFrame) -> None:
-    means, chances, profiles = plot.aggregate(rates_frame).axes
-    table = driftrl.compare(rates_frame)
-    marks = [one for one in means.get_lines() if one.get_marker() == "D"]
-    drawn = [float(np.ravel(mark.get_xdata())[0]) for mark in marks]
-    np.testing.assert_allclose(drawn, table["iqm"], rtol=1e-12)
-    for bar, row in zip(means.collections, table.to_dicts(), strict=True):
-        ((start, end),) = bar.get_segments()
-        assert (start[0], end[0]) == (row["iqm_low"], row["iqm_high"])
-    (mark,) = [one for one in chances.get_lines() if one.get_marker() == "D"]
-    assert float(np.ravel(mark.get_xdata())[0]) == table["improvement"][1]
-    shares = profiles.get_lines()[0].get_ydata()
-    assert shares[0] == 1 and shares[-1] == 0 and (np.diff(shares) <= 0).all()
 
 
 def test_long_names_with_hyphens_leave_room_for_the_curves(tmp_path: Path) -> None:
@@ -190,8 +147,7 @@ def test_long_names_with_hyphens_leave_room_for_the_curves(tmp_path: Path) -> No
     assert len(variant) == 40
     write_study(tmp_path, ("sombrl", "sw-ombrl"), range(2), 12, (variant, "b"))
     frame = driftrl.load(tmp_path, oracle=made_up_optimum)
-    draws = (plot.regret, plot.overview, plot.final_regret, plot.aggregate)
-    for draw in draws:
+    for draw in (plot.regret, plot.overview):
         figure = draw(frame)
         figure.draw_without_rendering()
         for axes in figure.axes:
@@ -214,19 +170,6 @@ def test_settings_of_matplotlib_are_left_alone() -> None:
         with printed_style():
             assert mpl.rcParams["font.size"] == 8
         assert mpl.rcParams["font.size"] == 33
-
-
-def test_names_close_together_are_moved_apart() -> None:
-    moved = plot.spread_apart(np.array([1.0, 0.0, 1.0, 5.0]), 1.0)
-    np.testing.assert_allclose(moved, [2 / 3, -1 / 3, 5 / 3, 5.0])
-
-
-def test_long_numbers_are_short_at_the_axes(frame: pl.DataFrame) -> None:
-    many = frame.with_columns(pl.col("cumulative_regret") * 1000)
-    axes = plot.regret(many).axes[-1]
-    labels = axes.yaxis.get_major_formatter().format_ticks([0, 20_000, -3e6])
-    assert labels == ["0", "0.02M", "−3M"]
-    assert axes.yaxis.get_major_formatter().format_ticks([0, 2e4]) == ["0", "20k"]
 
 
 # ---- names and colours ---------------------------------------------------------------

@@ -47,7 +47,7 @@ def returns(frame: polars.DataFrame) -> polars.DataFrame:
                 "problem": summary.problem,
                 "method": method.method,
                 "mean_return": method.mean_return.mean,
-                "final_return": method.final_return and method.final_return.mean,
+                "final_return": method.late and method.late.mean,
             }
             for summary in summarize(frame)
             for method in summary.methods

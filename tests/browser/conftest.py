@@ -46,7 +46,7 @@ def frame(studies: dict[str, Path]) -> pl.DataFrame:
 def pages(studies: dict[str, Path]) -> dict[str, Path]:
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        # One printed figure is enough here.
+        # Printed figures have tests of their own.
         patch.setattr(report_module, "MOST_PROBLEMS", 0)
         for name, directory in studies.items():
             results = read_results(directory, oracle=made_up_optimum)

@@ -7,7 +7,7 @@ import pytest
 import driftrl
 from driftrl.analysis import report as report_module
 from driftrl.cli.main import main
-from factories import record, write_run, write_study
+from factories import write_study
 
 ORACLE = "factories:made_up_optimum"
 
@@ -16,7 +16,6 @@ ORACLE = "factories:made_up_optimum"
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write pages only: figures take seconds and have tests of their own."""
     monkeypatch.setattr(report_module, "_print_figures", lambda *_: ([], []))
-    monkeypatch.setattr("driftrl.analysis.plots.save", lambda *_: [])
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -98,23 +97,6 @@ def test_what_cannot_be_read_is_said_and_never_changed(
     assert "pendulum-sombrl-s0" in note
     warning = '<p class="warning">'
     assert f"{warning}{note[:30]}" in (out / "report.html").read_text()
-
-
-def test_many_problems_are_printed_when_asked(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    asked = []
-    monkeypatch.setattr(
-        report_module, "_print_figures", lambda *_: asked.append(1) or ([], [])
-    )
-    monkeypatch.setattr(report_module, "MOST_PROBLEMS", 0)
-    run = str(write_run(tmp_path / "run", [record(1)]))
-    assert main(["report", run, "--returns"]) == 0
-    assert not asked and "--all-figures" in capsys.readouterr().out
-    assert main(["report", run, "--returns", "--all-figures"]) == 0
-    assert asked == [1]
 
 
 def test_the_function_is_public() -> None:

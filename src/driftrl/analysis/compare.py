@@ -9,9 +9,8 @@ within each problem.  With few seeds these intervals are too narrow.
 Axis letters: ``K`` runs, ``R`` resamples, ``T`` thresholds.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import polars
@@ -19,7 +18,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from driftrl.analysis.names import default_baseline
-from driftrl.analysis.regret import ProblemSummary, runs_by_method, stack, summarize
+from driftrl.analysis.regret import methods_of, require_distinct_seeds
 from driftrl.analysis.statistics import LEVEL, Interval
 from driftrl.errors import InputError, counted
 
@@ -100,20 +99,12 @@ class Aggregates:
     """Of each method, the scores of its seeds on each problem."""
     thresholds: Float[np.ndarray, " T"]
     """τ of the performance profiles."""
-    methods: Mapping[str, MethodAggregates] = field(default_factory=dict)
-    baseline: str | None = None
+    methods: Mapping[str, MethodAggregates]
+    baseline: str | None
     """The method that the others are compared with; None if it does not count."""
-    problems_left_out: tuple[str, ...] = ()
-    methods_left_out: tuple[str, ...] = ()
-    runs_left_out: int = 0
-
-    @property
-    def best(self) -> str:
-        """The method with the best interquartile mean."""
-        return max(
-            self.methods,
-            key=lambda name: self.measure.oriented(self.methods[name].iqm.value),
-        )
+    problems_left_out: tuple[str, ...]
+    methods_left_out: tuple[str, ...]
+    runs_left_out: int
 
 
 def compare(frame: polars.DataFrame) -> polars.DataFrame:
@@ -127,7 +118,7 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
         (``…_low``, ``…_high``) iqm, mean, median, optimality_gap and improvement, the
         probability that a run is better than one of the baseline.
     """
-    aggregates = aggregate(summarize(frame))
+    aggregates = aggregate(frame)
     if aggregates is None:
         raise InputError(
             "There is nothing to compare: aggregates need two methods with two shared "
@@ -146,122 +137,86 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
     return polars.DataFrame(rows, infer_schema_length=None)
 
 
-def aggregate(summaries: Sequence[ProblemSummary]) -> Aggregates | None:
+def aggregate(frame: polars.DataFrame) -> Aggregates | None:
     """Return every aggregate of every method; None if there is nothing to compare.
 
     All methods are judged by the same mixture of problems: those on which every method
     was run (if there is none, the methods that were run on all of them), and of each
     the seeds that all these methods ran, if there are at least two.
     """
-    kept, methods = _complete(summaries)
-    seeds = [_shared_seeds(summary, methods) for summary in kept]
-    chosen = [
-        (summary, shared)
-        for summary, shared in zip(kept, seeds, strict=True)
-        if len(shared) >= _FEWEST_SEEDS
-    ]
-    if len(methods) < 2 or not chosen:
+    runs = _runs(frame)
+    problems, names = runs["problem"].unique(maintain_order=True), methods_of(frame)
+    methods_here = polars.col("method").n_unique().over("problem")
+    kept = runs.filter(methods_here == len(names))
+    if kept.is_empty():
+        problems_here = polars.col("problem").n_unique().over("method")
+        kept = runs.filter(problems_here == len(problems))
+    methods = [name for name in names if name in kept["method"]]
+    kept = kept.filter(polars.len().over("problem", "seed") == len(methods))
+    seeds = polars.col("seed").n_unique().over("problem")
+    kept = kept.filter(seeds >= _FEWEST_SEEDS)
+    if len(methods) < 2 or kept.is_empty():
         return None
-    measure, scores = _scores([summary for summary, _ in chosen])
-    columns = [
-        {
-            method.method: values[method.method][
-                [method.seeds.index(seed) for seed in shared]
-            ]
-            for method in summary.methods
-            if method.method in methods
-        }
-        for (summary, shared), values in zip(chosen, scores, strict=True)
-    ]
-    if measure == RANGED:
-        columns = [_ranged(column) for column in columns]
-    problems = tuple(summary.problem for summary, _ in chosen)
-    started = sum(len(one.seeds) for summary in summaries for one in summary.methods)
-    strata = {name: [column[name] for column in columns] for name in methods}
+    chosen = kept["problem"].unique(maintain_order=True).to_list()
+    measure, score = _measure(kept)
+    kept = kept.with_columns(score=score).sort("seed", maintain_order=True)
+    strata = {
+        name: [
+            kept.filter(problem=problem, method=name)["score"].to_numpy()
+            for problem in chosen
+        ]
+        for name in methods
+    }
     baseline = default_baseline(methods)
     return Aggregates(
         measure=measure,
-        problems=problems,
+        problems=tuple(chosen),
         scores=strata,
         thresholds=_thresholds(strata),
         methods=aggregate_scores(strata, measure, baseline),
         baseline=baseline if baseline in methods else None,
-        problems_left_out=tuple(
-            one.problem for one in summaries if one.problem not in problems
-        ),
-        methods_left_out=tuple(
-            name for name in _method_names(summaries) if name not in methods
-        ),
-        runs_left_out=started - len(methods) * sum(len(one) for _, one in chosen),
+        problems_left_out=tuple(one for one in problems if one not in chosen),
+        methods_left_out=tuple(name for name in names if name not in methods),
+        runs_left_out=len(runs) - len(kept),
     )
 
 
-def _complete(
-    summaries: Sequence[ProblemSummary],
-) -> tuple[list[ProblemSummary], list[str]]:
-    """Return the problems and the methods of which every pair was run."""
-    names = _method_names(summaries)
-    ran = [{one.method for one in summary.methods} for summary in summaries]
-    full = [s for s, some in zip(summaries, ran, strict=True) if some == set(names)]
-    if full:
-        return full, names
-    everywhere = [name for name in names if all(name in some for some in ran)]
-    return list(summaries), everywhere
-
-
-def _method_names(summaries: Sequence[ProblemSummary]) -> list[str]:
-    return list(
-        dict.fromkeys(one.method for summary in summaries for one in summary.methods)
+def _runs(frame: polars.DataFrame) -> polars.DataFrame:
+    """Return a row per run: R_N, mean return and Σ|J*| up to the problem's N."""
+    require_distinct_seeds(frame)
+    last = polars.col("episode").max().over("directory").min().over("problem")
+    rows = frame.with_columns(last=last)
+    rows = rows.filter(polars.col("episode") <= polars.col("last"))
+    return rows.group_by(
+        "problem", "method", "seed", "directory", maintain_order=True
+    ).agg(
+        polars.col("last").first(),
+        polars.col("cumulative_regret").last().alias("regret"),
+        polars.col("achieved_return").mean().alias("mean_return"),
+        # Null, not a sum over the rest, if J* is unknown in some episode.
+        polars.when(polars.col("optimal_return").is_not_null().all())
+        .then(polars.col("optimal_return").abs().sum())
+        .alias("possible"),
     )
 
 
-def _shared_seeds(summary: ProblemSummary, methods: Sequence[str]) -> list[int]:
-    seeds = [set(one.seeds) for one in summary.methods if one.method in methods]
-    return sorted(set.intersection(*seeds)) if seeds else []
-
-
-def _scores(
-    summaries: Sequence[ProblemSummary],
-) -> tuple[Measure, list[dict[str, Float[np.ndarray, " _"]]]]:
-    """Return what to judge by, and the value of every run of each problem."""
-    returns = [{m.method: m.mean_return.values for m in s.methods} for s in summaries]
-    if len(summaries) > 1:
-        possible = [_possible_returns(summary) for summary in summaries]
-        if all(sums.all() for one in possible for sums in one.values()):
-            return OPTIMALITY, [
-                {m.method: 1 - m.final.values / sums[m.method] for m in s.methods}
-                for s, sums in zip(summaries, possible, strict=True)
-            ]
-        return RANGED, returns
-    (summary,) = summaries
-    episodes = counted(summary.episodes, "episode")
-    if not summary.is_known:
-        text = f"The score of a run is its mean return over {episodes}."
+def _measure(runs: polars.DataFrame) -> tuple[Measure, polars.Expr]:
+    """Return what to judge by, and the score as an expression of the runs."""
+    returns, regret = polars.col("mean_return"), polars.col("regret")
+    is_known = runs["possible"].null_count() == 0
+    if runs["problem"].n_unique() > 1:
+        if is_known and (runs["possible"] > 0).all():
+            return OPTIMALITY, 1 - regret / polars.col("possible")
+        low, high = returns.min().over("problem"), returns.max().over("problem")
+        # All to ½ if all are equal.
+        return RANGED, ((returns - low) / (high - low)).fill_nan(0.5)
+    episodes = runs["last"][0]
+    after = counted(episodes, "episode")
+    if not is_known:
+        text = f"The score of a run is its mean return over {after}."
         return Measure("mean return", text), returns
-    text = f"The score of a run is its cumulative regret after {episodes}."
-    measure = Measure(f"regret R_{summary.episodes}", text, higher_is_better=False)
-    return measure, [{m.method: m.final.values for m in summary.methods}]
-
-
-def _possible_returns(summary: ProblemSummary) -> dict[str, np.ndarray]:
-    """Return Σ_{n ≤ N} |J*(θ_n)| of each run; 0 where J* is unknown."""
-    groups = runs_by_method(summary.frame)
-    sums = {
-        name: np.abs(stack(runs, "optimal_return")[:, : summary.episodes]).sum(axis=1)
-        for name, runs in groups.items()
-    }
-    return {name: np.nan_to_num(one) for name, one in sums.items()}
-
-
-def _ranged(
-    values: Mapping[str, Float[np.ndarray, " _"]],
-) -> dict[str, Float[np.ndarray, " _"]]:
-    """Map the worst run of a problem to 0 and the best to 1; all to ½ if equal."""
-    everyone = np.concatenate([*values.values()])
-    low, high = everyone.min(), everyone.max()
-    if low == high:
-        return {name: np.full(len(one), 0.5) for name, one in values.items()}
-    return {name: (one - low) / (high - low) for name, one in values.items()}
+    text = f"The score of a run is its cumulative regret after {after}."
+    return Measure(f"regret R_{episodes}", text, higher_is_better=False), regret
 
 
 # The aggregates.  Statistics take an array for each problem, runs along the last axis.
@@ -320,39 +275,36 @@ def aggregate_scores(
         name: _resampled(strata, resamples, np.random.default_rng([0, index]))
         for index, (name, strata) in enumerate(scores.items())
     }
-    thresholds = measure.oriented(_thresholds(scores))
+    thresholds, target = measure.oriented(_thresholds(scores)), measure.target
 
-    def estimate(name: str, statistic: Callable[[Strata], np.ndarray]) -> Aggregate:
-        samples = statistic(drawn[name])
+    def estimate(statistic: Callable[..., np.ndarray], *names: str) -> Aggregate:
+        samples = statistic(*(drawn[name] for name in names))
         tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
         low, high = np.quantile(samples, tails, axis=0)
-        value = np.asarray(statistic(scores[name]))
+        value = np.asarray(statistic(*(scores[name] for name in names)))
         return Aggregate(value, Interval(np.asarray(low), np.asarray(high)))
 
     def oriented(strata: Strata) -> list[np.ndarray]:
         return [measure.oriented(one) for one in strata]
 
-    def improvement(name: str) -> Aggregate:
-        def statistic(strata: Strata) -> np.ndarray:
-            other = (drawn if strata is drawn[name] else scores)[baseline]
-            return probability_of_improvement(oriented(strata), oriented(other))
+    def profile(strata: Strata) -> np.ndarray:
+        return performance_profile(oriented(strata), thresholds)
 
-        return estimate(name, statistic)
+    def improvement(ours: Strata, theirs: Strata) -> np.ndarray:
+        return probability_of_improvement(oriented(ours), oriented(theirs))
 
-    target = measure.target
+    def gap(strata: Strata) -> np.ndarray:
+        return optimality_gap(strata, target or 0.0)
+
     return {
         name: MethodAggregates(
             runs=sum(map(len, strata)),
-            iqm=estimate(name, interquartile_mean),
-            mean=estimate(name, lambda one: _pooled(one).mean(axis=-1)),
-            median=estimate(name, problem_median),
-            optimality_gap=None
-            if target is None
-            else estimate(name, functools.partial(optimality_gap, target=target)),
-            profile=estimate(
-                name, lambda one: performance_profile(oriented(one), thresholds)
-            ),
-            improvement=improvement(name)
+            iqm=estimate(interquartile_mean, name),
+            mean=estimate(lambda one: _pooled(one).mean(axis=-1), name),
+            median=estimate(problem_median, name),
+            optimality_gap=None if target is None else estimate(gap, name),
+            profile=estimate(profile, name),
+            improvement=estimate(improvement, name, baseline)
             if baseline in scores and name != baseline
             else None,
         )

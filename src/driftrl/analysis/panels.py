@@ -5,6 +5,7 @@ The printed figures and the report draw the same panels.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,17 +14,14 @@ from scipy import special
 
 from driftrl.analysis.names import natural_key
 from driftrl.analysis.regret import (
-    MethodSummary,
-    ProblemSummary,
     baseline_of,
     change_starts,
+    methods_of,
     runs_by_method,
     stack,
 )
-from driftrl.analysis.statistics import Estimate, estimate_mean
 from driftrl.errors import require
 
-_NO_MODEL = "No model was learned."
 _MOST_UNSMOOTHED = 150  # episodes whose single returns can be told apart in a panel
 _SMOOTHED_POINTS = 30  # running means that a longer run is drawn with
 _WIDE_RANGE = 30.0  # ratio of largest to smallest value that asks for a log axis
@@ -62,29 +60,20 @@ class Panel:
     is_noisy: bool = False
     """Whether each episode is measured anew, so that long runs are smoothed."""
     as_percent: bool = False
-    missing: str = "Not recorded."
-    """Shown if there is nothing to draw."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw."""
-        references = [] if self.reference is None else [self.reference.values]
-        drawn = [*self.curves.values(), *references]
-        return not any(np.isfinite(values).any() for values in drawn)
+        """Whether no run has recorded it."""
+        return not any(np.isfinite(rows).any() for rows in self.curves.values())
 
     @property
-    def log_ticks(self) -> list[float]:
-        """Ticks at 1, 2 and 5 times powers of ten; empty unless a log axis helps."""
-        if not self.may_be_log or self.is_empty:
-            return []
+    def is_log(self) -> bool:
+        """Whether a logarithmic axis helps."""
+        if not self.may_be_log:
+            return False
         values = np.concatenate([np.ravel(curves) for curves in self.curves.values()])
-        values = values[np.isfinite(values)]
-        low, high = values.min(), values.max()
-        if low <= 0 or high / low < _WIDE_RANGE:
-            return []
-        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-        ticks = np.outer(powers, [1.0, 2.0, 5.0]).ravel()
-        return ticks[(ticks >= low / 2) & (ticks <= high * 2)].tolist()
+        low, high = np.nanmin(values), np.nanmax(values)
+        return bool(low > 0 and high / low >= _WIDE_RANGE)
 
     def smoothed(self, width: int) -> "Panel":
         """Return the panel with noise smoothed over ``width`` episodes.
@@ -94,18 +83,13 @@ class Panel:
         if not self.is_noisy or width <= 1:
             return self
         kind = "median" if self.may_be_log else "mean"
+        rolling = getattr(pl.Expr, f"rolling_{kind}")
+        smooth = rolling(pl.all().fill_nan(None), width, min_samples=1, center=True)
         curves = {
-            name: _running(rows, width, kind) for name, rows in self.curves.items()
+            name: pl.DataFrame(rows.T).select(smooth).to_numpy().T
+            for name, rows in self.curves.items()
         }
         return replace(self, title=f"{self.title}, {kind} of {width}", curves=curves)
-
-
-def _running(rows: Float[np.ndarray, "K N"], width: int, kind: str) -> np.ndarray:
-    """Return the mean or median of the ``width`` episodes around each, without NaN."""
-    rolling = [pl.Series(row).fill_nan(None) for row in rows]
-    options = {"window_size": width, "min_samples": 1, "center": True}
-    smooth = [getattr(row, f"rolling_{kind}")(**options).to_numpy() for row in rolling]
-    return np.array(smooth)
 
 
 def problem_frames(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -114,8 +98,8 @@ def problem_frames(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
     return {label: frame.filter(pl.col("problem") == label) for label in labels}
 
 
-def method_runs(frame: pl.DataFrame) -> dict[str, list[pl.DataFrame]]:
-    """Return the runs of each method on one problem, the baseline's first."""
+def require_one_problem(frame: pl.DataFrame) -> None:
+    """Refuse a frame of several problems."""
     problems = frame["problem"].unique().sort().to_list()
     require(
         len(problems) == 1,
@@ -123,14 +107,12 @@ def method_runs(frame: pl.DataFrame) -> dict[str, list[pl.DataFrame]]:
         f"{', '.join(map(repr, problems))}. Filter the column 'problem', or use "
         "driftrl.plot.problems.",
     )
+
+
+def method_runs(frame: pl.DataFrame) -> dict[str, list[pl.DataFrame]]:
+    """Return the runs of each method on one problem, the baseline's first."""
+    require_one_problem(frame)
     return runs_by_method(frame, first=baseline_of(frame))
-
-
-def methods_of(frame: pl.DataFrame) -> list[str]:
-    """Return the methods of one or several problems, the baseline first."""
-    baseline = baseline_of(frame)
-    names = frame["method"].unique().to_list()
-    return sorted(names, key=lambda name: (name != baseline, natural_key(name)))
 
 
 def has_optimum(frame: pl.DataFrame) -> bool:
@@ -179,55 +161,51 @@ def longest_run(frame: pl.DataFrame) -> int:
     return longest
 
 
-@dataclass(frozen=True)
-class ResetTicks:
-    """Marks along the lower edge of a panel, for methods that reset together."""
+class ResetTicks(NamedTuple):
+    """Marks of a method's soft resets along the lower edge of a panel."""
 
-    methods: tuple[str, ...]
-    episodes: tuple[int, ...]
+    method: str
+    episodes: list[int]
     low: float
     high: float
     """Lower and upper end of the ticks, as shares of the panel's height."""
 
 
 def soft_reset_ticks(frame: pl.DataFrame) -> list[ResetTicks]:
-    """Return a row of ticks for each different sequence of soft resets."""
-    resets = frame.filter(pl.col("soft_reset").fill_null(value=False))
-    rows: dict[tuple[int, ...], list[str]] = {}
-    for method in methods_of(frame):
-        episodes = resets.filter(pl.col("method") == method)["episode"].unique().sort()
-        if len(episodes):
-            rows.setdefault(tuple(episodes), []).append(method)
+    """Return a row of ticks for each method with soft resets."""
+    resets = frame.filter("soft_reset").group_by("method").agg("episode")
+    rows = {name: sorted(set(episodes)) for name, episodes in resets.iter_rows()}
     height = min(_TICK_SHARE, _ALL_TICKS_SHARE / max(1, len(rows)))
+    methods = [name for name in methods_of(frame) if name in rows]
     return [
-        ResetTicks(tuple(methods), episodes, index * height, (index + 0.85) * height)
-        for index, (episodes, methods) in enumerate(rows.items())
+        ResetTicks(name, rows[name], place * height, (place + 0.85) * height)
+        for place, name in enumerate(methods)
     ]
 
 
-_COLUMNS: Mapping[str, Panel] = {
-    "achieved_return": Panel(
+_PANELS = (
+    Panel(
         "returns",
         "Return of an episode",
         "return",
         "Return of the policy of each episode; more is better.",
         is_noisy=True,
     ),
-    "cumulative_regret": Panel(
+    Panel(
         "regret",
         "Cumulative dynamic regret",
         "cumulative regret",
         "Sum of J*(θ) − J(π) over all episodes so far. Flat: the agent has caught up.",
         starts_at_zero=True,
     ),
-    "span": Panel(
+    Panel(
         "span",
         "Buffer span",
         "episodes retained",
         "Number n − m(n) of past episodes that the policy of episode n learned from.",
         starts_at_zero=True,
     ),
-    "model_error": Panel(
+    Panel(
         "model_error",
         "Model error",
         "RMS one-step error",
@@ -236,9 +214,8 @@ _COLUMNS: Mapping[str, Panel] = {
         "true changes.",
         may_be_log=True,
         is_noisy=True,
-        missing=_NO_MODEL,
     ),
-    "coverage": Panel(
+    Panel(
         "coverage",
         "Coverage of μ ± 2σ",
         "share within μ ± 2σ",
@@ -247,9 +224,8 @@ _COLUMNS: Mapping[str, Panel] = {
         "overconfident.",
         is_noisy=True,
         as_percent=True,
-        missing=_NO_MODEL,
     ),
-    "epistemic_std": Panel(
+    Panel(
         "epistemic_std",
         "Epistemic uncertainty",
         "mean of ‖σ‖",
@@ -258,45 +234,46 @@ _COLUMNS: Mapping[str, Panel] = {
         may_be_log=True,
         is_noisy=True,
     ),
-    "optimism": Panel(
+    Panel(
         "optimism",
         "Optimism λ",
         "λ",
         "Weight of the epistemic uncertainty in the policy’s objective.",
         may_be_log=True,
     ),
-    "temperature": Panel(
+    Panel(
         "temperature",
         "Temperature α",
         "α of SAC",
         "Weight of the policy’s entropy in soft actor-critic’s objective.",
         may_be_log=True,
     ),
-}
-_ALWAYS = ("achieved_return", "span", "model_error", "coverage")
+)
+_COLUMNS = {"returns": "achieved_return", "regret": "cumulative_regret"}
 
 
 def panels_of(frame: pl.DataFrame) -> dict[str, Panel]:
     """Return every panel of one problem by its key, in reading order.
 
-    θ and regret are left out where they are not known, details where no run has them.
+    What is not known of any run is left out.
     """
     span = (pl.col("episode") - pl.col("first_retained")).alias("span")
     groups = method_runs(frame.with_columns(span))
     theta = _theta_panel(frame, groups)
     panels = {} if theta is None else {"theta": theta}
-    for column, empty in _COLUMNS.items():
-        if column == "cumulative_regret" and not has_optimum(frame):
+    for empty in _PANELS:
+        if empty.key == "regret" and not has_optimum(frame):
             continue
-        panel = replace(empty, curves=_curves(groups, column))
-        panel = replace(panel, reference=_reference(frame, panel))
-        if column == "optimism" and _is_constant(panel.curves):
+        curves = _curves(groups, _COLUMNS.get(empty.key, empty.key))
+        panel = replace(empty, curves=curves)
+        if panel.is_empty or (panel.key == "optimism" and _is_constant(curves)):
             continue
-        if panel.starts_at_zero:
-            lowest = min(rows.min() for rows in panel.curves.values())
-            panel = replace(panel, starts_at_zero=bool(lowest >= 0))
-        if column in _ALWAYS or not panel.is_empty:
-            panels[panel.key] = panel
+        lowest = min(rows.min() for rows in curves.values())
+        panels[panel.key] = replace(
+            panel,
+            reference=_reference(frame, panel.key),
+            starts_at_zero=panel.starts_at_zero and bool(lowest >= 0),
+        )
     return panels
 
 
@@ -322,14 +299,12 @@ def _theta_panel(
     )
 
 
-def _reference(frame: pl.DataFrame, panel: Panel) -> Reference | None:
-    if panel.key == "coverage" and not panel.is_empty:
+def _reference(frame: pl.DataFrame, key: str) -> Reference | None:
+    if key == "coverage":
         nominal = float(special.erf(2 / np.sqrt(2)))
         label = f"calibrated ({100 * nominal:.0f} %)"
         return Reference(label, np.full(longest_run(frame), nominal))
-    if panel.key == "returns" and has_optimum(frame):
-        return _optimum(frame)
-    return None
+    return _optimum(frame) if key == "returns" and has_optimum(frame) else None
 
 
 def _optimum(frame: pl.DataFrame) -> Reference:
@@ -351,19 +326,3 @@ def _optimum(frame: pl.DataFrame) -> Reference:
 
 def _is_constant(rows: Curves) -> bool:
     return all((values == values[:, :1]).all() for values in rows.values())
-
-
-def score_of(summary: ProblemSummary, method: MethodSummary) -> Estimate:
-    """Return what a method is judged by: R_N, or the mean return if J* is unknown."""
-    return method.final if summary.is_known else method.mean_return
-
-
-def score_difference(summary: ProblemSummary, method: MethodSummary) -> Estimate | None:
-    """Return the paired difference of the score to the baseline's.
-
-    J* cancels in it: (R_baseline − R_method) / N is the difference in mean return.
-    """
-    if method.difference is None or summary.is_known:
-        return method.difference and method.difference.estimate
-    values = method.difference.estimate.values
-    return estimate_mean(-values / method.difference.episode)

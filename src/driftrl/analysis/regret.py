@@ -12,7 +12,6 @@ that every run has reached, and paired by seed.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from driftrl.analysis.load import Oracle, Results, with_oracle
-from driftrl.analysis.names import default_baseline, natural_key, sweep_point
+from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import (
     Estimate,
     Interval,
-    bootstrap_interval,
     estimate_mean,
     mean,
     standard_error,
@@ -61,14 +59,14 @@ class MethodSummary:
     """R_N."""
     mean_return: Estimate
     """Mean achieved return of episodes 1 … N."""
-    gap: Estimate | None
-    """Mean of (J* − J) / |J*| over the last episodes; None if J* is unknown or 0."""
-    gap_outside_resets: Estimate | None
-    final_return: Estimate | None
-    """Mean achieved return of the last episodes."""
-    final_return_outside_resets: Estimate | None
+    late: Estimate | None
+    """Mean of (J* − J) / |J*| over the last episodes, None if J* is 0; where J* is
+    unknown, their mean return."""
+    late_outside_resets: Estimate | None
     minutes: float
     """Mean wall time of a run."""
+    is_known: bool
+    """Whether J* is known in every episode."""
     difference: Difference | None = None
     """To the baseline in R_N; None for the baseline and without shared seeds."""
     difference_before_onset: Difference | None = None
@@ -84,10 +82,21 @@ class MethodSummary:
         """Standard error of ``mean``."""
         return standard_error(self.curves)
 
-    @cached_property
-    def interval(self) -> Interval:
-        """95 % bootstrap interval of ``mean``; takes seconds for long curves."""
-        return bootstrap_interval(self.curves)
+    @property
+    def score(self) -> Estimate:
+        """What a method is judged by: R_N, or the mean return if J* is unknown."""
+        return self.final if self.is_known else self.mean_return
+
+    @property
+    def score_difference(self) -> Estimate | None:
+        """The paired difference of the score to the baseline's.
+
+        J* cancels in it: (R_baseline − R_method) / N is the difference in mean return.
+        """
+        if self.difference is None or self.is_known:
+            return self.difference and self.difference.estimate
+        values = self.difference.estimate.values
+        return estimate_mean(-values / self.difference.episode)
 
 
 @dataclass(frozen=True)
@@ -142,31 +151,6 @@ def regret(
     return polars.DataFrame(rows, infer_schema_length=None)
 
 
-def regret_over(
-    frame: polars.DataFrame, settings: Sequence[str]
-) -> list[tuple[str, tuple[float, ...], tuple[float, ...], tuple[float, ...]]]:
-    """Return R_N of each method over the values of a setting that a study swept.
-
-    Args:
-        frame: From ``driftrl.load``, with variants named ``setting=value``.
-        settings: Names of settings that count.
-
-    Returns:
-        Of each method its name, the values in order, mean regrets, standard errors.
-    """
-    points: dict[str, list[tuple[float, float, float]]] = {}
-    for row in regret(frame).iter_rows(named=True):
-        point = sweep_point(row["method"])
-        if point and point.setting in settings:
-            values = (point.value, row["regret"], row["standard_error"] or 0.0)
-            points.setdefault(point.method, []).append(values)
-    sweeps = []
-    for name, rows in points.items():
-        values, means, errors = zip(*sorted(rows), strict=True)
-        sweeps.append((name, values, means, errors))
-    return sweeps
-
-
 def known_summaries(summaries: Sequence[ProblemSummary]) -> list[ProblemSummary]:
     """Return the summaries of problems with J*; none is an ``InputError``."""
     known = [summary for summary in summaries if summary.is_known]
@@ -186,7 +170,7 @@ def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
     start = float(method.mean[before - 1]) if 0 < before < summary.episodes else None
     difference, early = method.difference, method.difference_before_onset
     paired = difference and difference.estimate
-    outside = method.gap_outside_resets
+    outside = method.late_outside_resets
     return {
         "problem": summary.problem,
         "method": method.method,
@@ -205,8 +189,8 @@ def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
         **_interval("difference_bootstrap_", paired and paired.bootstrap),
         "difference_before_onset": early and early.estimate.mean,
         **_interval("difference_before_onset_", early and early.estimate.student),
-        "gap": method.gap and method.gap.mean,
-        **_interval("gap_", method.gap and method.gap.student),
+        "gap": method.late and method.late.mean,
+        **_interval("gap_", method.late and method.late.student),
         "gap_outside_resets": outside and outside.mean,
         "minutes": method.minutes,
     }
@@ -249,22 +233,20 @@ def _summarize_problem(frame: polars.DataFrame, baseline: str | None) -> Problem
     if frame["theta"].null_count() == 0:
         starts = [s for run in runs for s in change_starts(run["theta"].to_numpy())]
         onset = min(starts, default=None)
+    methods = {
+        name: _summarize_method(group, episodes, is_known)
+        for name, group in groups.items()
+    }
+    reference = methods.get(baseline)
+    before = onset - 1 if onset and 1 < onset <= episodes else None
     methods = [
-        _summarize_method(group, episodes, is_known) for group in groups.values()
+        replace(
+            method,
+            difference=_difference(method, reference, episodes),
+            difference_before_onset=_difference(method, reference, before),
+        )
+        for method in methods.values()
     ]
-    reference = next((one for one in methods if one.method == baseline), None)
-    before = onset - 1 if onset else 0
-    if reference is not None:
-        methods = [
-            replace(
-                method,
-                difference=_difference(method, reference, episodes),
-                difference_before_onset=_difference(method, reference, before)
-                if 0 < before < episodes
-                else None,
-            )
-            for method in methods
-        ]
     return ProblemSummary(
         problem=frame["problem"][0],
         task=frame["task"][0],
@@ -274,7 +256,7 @@ def _summarize_problem(frame: polars.DataFrame, baseline: str | None) -> Problem
         is_known=is_known,
         frame=frame,
         methods=tuple(methods),
-        warnings=tuple(oracle_warnings(runs)) if is_known else (),
+        warnings=tuple(oracle_warnings(frame)) if is_known else (),
     )
 
 
@@ -282,17 +264,25 @@ def runs_by_method(
     frame: polars.DataFrame, *, first: str | None = None
 ) -> dict[str, list[polars.DataFrame]]:
     """Return the runs of each method on one problem, seeds ascending."""
+    require_distinct_seeds(frame)
     groups: dict[str, list[polars.DataFrame]] = {}
     for run in frame.sort("seed", maintain_order=True).partition_by("directory"):
-        group = groups.setdefault(run["method"][0], [])
-        if group and group[-1]["seed"][0] == run["seed"][0]:
-            raise InputError(
-                f"{group[-1]['directory'][0]} and {run['directory'][0]} are both "
-                f"{run['method'][0]} with seed {run['seed'][0]}. Load one of them."
-            )
-        group.append(run)
+        groups.setdefault(run["method"][0], []).append(run)
     names = sorted(groups, key=lambda name: (name != first, natural_key(name)))
     return {name: groups[name] for name in names}
+
+
+def require_distinct_seeds(frame: polars.DataFrame) -> None:
+    """Refuse two runs of a method with the same seed on the same problem."""
+    runs = frame.unique("directory", maintain_order=True)
+    twice = runs.filter(polars.struct("problem", "method", "seed").is_duplicated())
+    if len(twice):
+        method, seed = twice["method"][0], twice["seed"][0]
+        both = twice.filter(method=method, seed=seed)["directory"]
+        raise InputError(
+            f"{' and '.join(both)} are both {method} with seed {seed}. Load one of "
+            "them."
+        )
 
 
 def stack(runs: Sequence[polars.DataFrame], column: str) -> Float[np.ndarray, "K N"]:
@@ -315,6 +305,13 @@ def baseline_of(frame: polars.DataFrame) -> str:
     return names.get(default := default_baseline(names), default)
 
 
+def methods_of(frame: polars.DataFrame) -> list[str]:
+    """Return the methods of one or several problems, the baseline first."""
+    baseline = baseline_of(frame)
+    names = frame["method"].unique().to_list()
+    return sorted(names, key=lambda name: (name != baseline, natural_key(name)))
+
+
 def _summarize_method(
     runs: Sequence[polars.DataFrame], episodes: int, is_known: bool
 ) -> MethodSummary:
@@ -322,31 +319,30 @@ def _summarize_method(
     optimal = stack(runs, "optimal_return") if is_known else np.zeros_like(returns)
     curves = np.cumsum(optimal - returns, axis=1)
     scale = np.where(optimal == 0, np.nan, np.abs(optimal))
-    gaps = ((optimal - returns) / scale)[:, :episodes]
-    early = returns[:, :episodes]
+    late = ((optimal - returns) / scale if is_known else returns)[:, :episodes]
     skipped = np.array(
         [_soon_after_reset(run["first_retained"].to_numpy()[:episodes]) for run in runs]
     )
-    nothing = np.zeros_like(skipped)
     return MethodSummary(
         method=runs[0]["method"][0],
         seeds=tuple(run["seed"][0] for run in runs),
         curves=curves,
         final=estimate_mean(curves[:, episodes - 1]),
-        mean_return=estimate_mean(early.mean(axis=1)),
-        gap=_final_mean(gaps, nothing),
-        gap_outside_resets=_final_mean(gaps, skipped),
-        final_return=_final_mean(early, nothing),
-        final_return_outside_resets=_final_mean(early, skipped),
+        mean_return=estimate_mean(returns[:, :episodes].mean(axis=1)),
+        late=_late_mean(late),
+        late_outside_resets=_late_mean(np.where(skipped, np.nan, late)),
         minutes=sum(float(run["wall_s"].sum()) for run in runs) / len(runs) / 60,
+        is_known=is_known,
     )
 
 
 def _difference(
-    method: MethodSummary, reference: MethodSummary, episode: int
+    method: MethodSummary, reference: MethodSummary | None, episode: int | None
 ) -> Difference | None:
+    if reference is None or method is reference or episode is None:
+        return None
     shared = sorted(set(method.seeds) & set(reference.seeds))
-    if method is reference or not shared:
+    if not shared:
         return None
     first, second = (
         one.curves[[one.seeds.index(seed) for seed in shared], episode - 1]
@@ -355,12 +351,10 @@ def _difference(
     return Difference(episode, tuple(shared), estimate_mean(first - second))
 
 
-def _final_mean(
-    values: Float[np.ndarray, "K N"], skipped: np.ndarray
-) -> Estimate | None:
+def _late_mean(values: Float[np.ndarray, "K N"]) -> Estimate | None:
     """Mean over runs of the last episodes; runs without a number are left out."""
-    kept = np.where(skipped, np.nan, values)[:, -LAST_EPISODES:]
-    means = [row[np.isfinite(row)].mean() for row in kept if np.isfinite(row).any()]
+    late = values[:, -LAST_EPISODES:]
+    means = [row[np.isfinite(row)].mean() for row in late if np.isfinite(row).any()]
     return estimate_mean(np.array(means)) if means else None
 
 
@@ -389,45 +383,44 @@ def _soon_after_reset(first_retained: np.ndarray) -> np.ndarray:
     return marked
 
 
-def oracle_warnings(runs: Sequence[polars.DataFrame]) -> list[str]:
+def oracle_warnings(frame: polars.DataFrame) -> list[str]:
     """Return a sentence for each sign that J* is not an optimum.
 
     No policy can beat the optimum by more than the stated error and, where returns are
     random, four standard deviations: neither in one episode (a sentence for each θ,
     about the run that exceeds it most) nor in sum (a sentence for each run).
     """
-    worst: dict[float, tuple[float, str]] = {}
-    summed = []
-    for run in runs:
-        optimal, error, std, returns, thetas = (
-            run[name].to_numpy()
-            for name in (
-                *("optimal_return", "optimal_error", "optimal_std"),
-                *("achieved_return", "theta"),
+    optimal, std = polars.col("optimal_return"), polars.col("optimal_std")
+    rows = frame.with_columns(
+        excess=polars.col("achieved_return") - optimal,
+        error=polars.col("optimal_error") + _ROUNDING * optimal.abs(),
+    ).with_columns(
+        total=polars.col("excess").cum_sum().over("directory"),
+        allowed=polars.col("error").cum_sum().over("directory")
+        + _DEVIATIONS * (std**2).cum_sum().over("directory").sqrt(),
+    )
+    beyond = polars.col("total") - polars.col("allowed")
+    single = rows.filter(polars.col("excess") > polars.col("error") + _DEVIATIONS * std)
+    single = single.sort("excess", descending=True, maintain_order=True)
+    summed = rows.filter((beyond > 0) & (beyond == beyond.max().over("directory")))
+    return [
+        *(
+            f"The oracle is not an optimum at θ = {row['theta']:g}: {row['run']} "
+            f"achieved {row['achieved_return']:.6g} in episode {row['episode']}, "
+            f"{row['excess']:.3g} more than J*(θ) = {row['optimal_return']:.6g}, whose "
+            f"stated error is {row['error']:.3g}."
+            for row in single.unique("theta", keep="first", maintain_order=True).rows(
+                named=True
             )
-        )
-        excess = returns - optimal
-        error = error + _ROUNDING * np.abs(optimal)
-        label = run["run"][0]
-        for i in np.flatnonzero(excess > error + _DEVIATIONS * std):
-            if excess[i] > worst.get(thetas[i], (0.0, ""))[0]:
-                text = (
-                    f"The oracle is not an optimum at θ = {thetas[i]:g}: {label} "
-                    f"achieved {returns[i]:.6g} in episode {i + 1}, {excess[i]:.3g} "
-                    f"more than J*(θ) = {optimal[i]:.6g}, whose stated error is "
-                    f"{error[i]:.3g}."
-                )
-                worst[thetas[i]] = (float(excess[i]), text)
-        allowed = np.cumsum(error) + _DEVIATIONS * np.sqrt(np.cumsum(std**2))
-        total = np.cumsum(excess)
-        i = int(np.argmax(total - allowed))
-        if total[i] > allowed[i]:
-            summed.append(
-                f"The oracle is not an optimum up to θ = {thetas[i]:g}: the regret of "
-                f"{label} sums to {-total[i]:.3g} by episode {i + 1}, below zero by "
-                f"more than the {allowed[i]:.3g} that errors and noise allow."
-            )
-    return [text for _, text in sorted(worst.values(), reverse=True)] + summed
+        ),
+        *(
+            f"The oracle is not an optimum up to θ = {row['theta']:g}: the regret of "
+            f"{row['run']} sums to {-row['total']:.3g} by episode {row['episode']}, "
+            f"below zero by more than the {row['allowed']:.3g} that errors and noise "
+            "allow."
+            for row in summed.rows(named=True)
+        ),
+    ]
 
 
 # JSON.
@@ -470,8 +463,8 @@ def regret_document(summary: ProblemSummary, oracle: str = "") -> dict[str, Any]
                 "final_regret": _estimate(method.final),
                 "minus_baseline": _paired(method.difference),
                 "minus_baseline_before_change": _paired(method.difference_before_onset),
-                "gap": _estimate(method.gap),
-                "gap_outside_resets": _estimate(method.gap_outside_resets),
+                "gap": _estimate(method.late),
+                "gap_outside_resets": _estimate(method.late_outside_resets),
                 "minutes": method.minutes,
             }
             for method in summary.methods

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftrl.analysis.names import SweepPoint, sweep_point
@@ -21,6 +22,7 @@ COLUMN_INCHES = 3.5
 PAGE_INCHES = 7.16
 """Width of both columns and the gap between them."""
 PNG_DPI = 300
+TEMPLATES = Path(__file__).parent / "templates"
 UNKNOWN = "–"
 
 
@@ -64,11 +66,10 @@ def method_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
     one_base = len(bases) == 1 < len(methods) and bases.isdisjoint(methods)
     styles = {}
     for method in methods:
-        if method in _KNOWN:
-            styles[method] = _KNOWN[method]
-            continue
         if method in points:
             look = _sweep_look(points[method], list(points.values()))
+        elif method in _KNOWN:
+            look = _KNOWN[method].colour, _KNOWN[method].dash
         else:
             rounds, index = divmod(others.index(method), len(_OTHER_COLOURS))
             look = _OTHER_COLOURS[index], _DASHES[(index + rounds) % len(_DASHES)]
@@ -81,18 +82,13 @@ def _sweep_look(point: SweepPoint, points: list[SweepPoint]) -> tuple[str, str]:
     settings = sorted({other.setting for other in points})
     values = sorted({other.value for other in points if other.setting == point.setting})
     share = values.index(point.value) / (len(values) - 1) if len(values) > 1 else 0.5
-    index = settings.index(point.setting)
-    return shade(setting_colour(index), share), _DASHES[index % len(_DASHES)]
+    colour, dash = setting_look(settings.index(point.setting))
+    return shade(colour, share), dash
 
 
-def setting_colour(index: int) -> str:
-    """Return the colour of the setting with that index in a sweep."""
-    return _SWEEP_COLOURS[index % len(_SWEEP_COLOURS)]
-
-
-def setting_dash(index: int) -> str:
-    """Return the line style of the setting with that index in a sweep."""
-    return _DASHES[index % len(_DASHES)]
+def setting_look(index: int) -> tuple[str, str]:
+    """Return colour and line style of the setting with that index in a sweep."""
+    return _SWEEP_COLOURS[index % len(_SWEEP_COLOURS)], _DASHES[index % len(_DASHES)]
 
 
 def method_name(method: str) -> str:
@@ -169,39 +165,8 @@ def printed_style() -> Iterator[None]:
     """Draw with the settings of a printed figure, then restore Matplotlib's."""
     from matplotlib import style
 
-    settings = {
-        # STIX comes with Matplotlib and matches Times, so every machine draws the same.
-        "font.family": "STIXGeneral",
-        "mathtext.fontset": "stix",
-        "font.size": 8,
-        "axes.labelsize": 8,
-        "axes.titlesize": 8,
-        "xtick.labelsize": 7,
-        "ytick.labelsize": 7,
-        "legend.fontsize": 8,
-        "legend.frameon": False,
-        "text.color": INK,
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "axes.linewidth": 0.6,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "xtick.major.size": 2.5,
-        "ytick.major.size": 2.5,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "lines.linewidth": 1.3,
-        "lines.solid_capstyle": "round",
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#E4E4E4",
-        "grid.linewidth": 0.5,
-        "pdf.fonttype": 42,  # text stays text, as publishers ask
-    }
     # "default" first: the user's own settings must not change a figure.
-    with style.context(["default", settings]):
+    with style.context(["default", TEMPLATES / "printed.mplstyle"]):
         yield
 
 

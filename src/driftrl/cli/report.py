@@ -9,7 +9,7 @@ import tyro
 
 from driftrl.cli.options import parse, warn
 from driftrl.cli.progress import oracle_progress
-from driftrl.errors import counted, require
+from driftrl.errors import require
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,11 @@ class Arguments:
     """J*(θ) as module:function or as a CSV file with the columns theta and value."""
     returns: bool = False
     """Show returns only; train no oracle for the regret, which may take long."""
-    all_figures: bool = False
-    """Print the figures of each problem even if there are more than eight."""
 
 
 def main(argv: list[str]) -> int:
-    """Write the report of recorded runs."""
-    summary = "Draw figures and one HTML page from recorded runs."
+    """Write figures and an HTML page."""
+    summary = "Make figures and one HTML page from recorded runs."
     arguments = parse(Arguments, argv, "report", summary)
     require(bool(arguments.directories), "Name the directory of a study or a run.")
     print_report(arguments, shlex.join(["driftrl", "report", *argv]))
@@ -40,7 +38,7 @@ def main(argv: list[str]) -> int:
 def print_report(arguments: Arguments, command: str = "") -> None:
     """Write a report and print its files."""
     from driftrl.analysis.load import read_results
-    from driftrl.analysis.report import MOST_PROBLEMS, report_directory, write_report
+    from driftrl.analysis.report import report_directory, write_report
 
     target = report_directory(arguments.directories, arguments.out)
     oracle = "none" if arguments.returns else arguments.oracle
@@ -49,10 +47,6 @@ def print_report(arguments: Arguments, command: str = "") -> None:
     )
     for note in results.notes:
         warn(note)
-    options = {"all_figures": arguments.all_figures, "command": command}
     print("The report:")
-    for path in write_report(results, arguments.directories, target, **options):
+    for path in write_report(results, arguments.directories, target, command=command):
         print(f"  {path}")
-    problems = results.frame["problem"].n_unique()
-    if problems > MOST_PROBLEMS and not arguments.all_figures:
-        print(f"--all-figures prints those of each of {counted(problems, 'problem')}.")

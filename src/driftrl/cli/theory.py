@@ -107,9 +107,20 @@ def _print_tradeoff(result: Tradeoff) -> None:
 
 def _sweeps(directory: Path) -> Sequence[Sweep]:
     import driftrl
-    from driftrl.analysis.regret import regret_over
+    from driftrl.analysis.names import sweeps_of
 
-    sweeps = regret_over(driftrl.load(directory), ("H", "w"))
+    table = driftrl.regret(driftrl.load(directory))
+    rows = {row["method"]: row for row in table.iter_rows(named=True)}
+    sweeps = [
+        (
+            method,
+            [*points],
+            [rows[name]["regret"] for name in points.values()],
+            [rows[name]["standard_error"] or 0.0 for name in points.values()],
+        )
+        for (method, setting), points in sweeps_of(rows).items()
+        if setting in ("H", "w")
+    ]
     require(bool(sweeps), f"{directory} has no variants named H=… or w=….")
     return sweeps
 

@@ -12,11 +12,11 @@ const config = {
 const PAPER_PIXELS = 680; // width of an upright sheet of A4 without its margins
 
 // Data lies in the page as base64 of gzip; reading it needs no request.
-async function embedded(id) {
-  const letters = atob(document.getElementById(id).textContent);
+async function embedded() {
+  const letters = atob(document.getElementById("data").textContent);
   const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).text();
+  return new Response(stream).json();
 }
 
 function save(name, text) {
@@ -28,8 +28,18 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+function csv(rows) {
+  const header = [...new Set(rows.flatMap(Object.keys))];
+  const cell = (value) => {
+    const text = String(value ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const lines = [header, ...rows.map((row) => header.map((name) => row[name]))];
+  return lines.map((line) => `${line.map(cell).join(",")}\n`).join("");
+}
+
 // A trace with data names its columns in meta; bands and marks have none.
-function figureCsv(traces) {
+function figureRows(traces) {
   const rows = [];
   for (const { x, y, customdata, meta } of traces) {
     if (!meta?.x) continue;
@@ -41,18 +51,20 @@ function figureCsv(traces) {
       rows.push(row);
     });
   }
-  const header = [...new Set(rows.flatMap(Object.keys))];
-  const cell = (value) => {
-    const text = String(value ?? "");
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  const lines = [header, ...rows.map((row) => header.map((name) => row[name]))];
-  return lines.map((line) => `${line.map(cell).join(",")}\n`).join("");
+  return rows;
+}
+
+function runRows({ text, columns }) {
+  const names = Object.keys(columns);
+  return columns.episode.map((_, index) => {
+    const numbers = names.map((name) => [name, columns[name][index]]);
+    return { ...text, ...Object.fromEntries(numbers) };
+  });
 }
 
 class Page {
-  constructor(figures, runs, csv) {
-    Object.assign(this, { figures, runs, csv });
+  constructor(figures, runs) {
+    Object.assign(this, { figures, runs });
     this.drawn = new Set();
     this.hidden = new Map(); // by problem, the methods that were clicked away
   }
@@ -111,12 +123,14 @@ class Page {
       button.textContent = "CSV";
       button.title = "Download the data of this figure";
       button.addEventListener("click", () => {
-        save(`${key}.csv`, figureCsv(this.figures[key].data));
+        save(`${key}.csv`, csv(figureRows(this.figures[key].data)));
       });
       box.closest("figure").querySelector("figcaption").append(" ", button);
     }
     const records = document.getElementById("download");
-    records.addEventListener("click", () => save(records.dataset.file, this.csv));
+    records.addEventListener("click", () => {
+      save(records.dataset.file, csv(this.runs.flatMap(runRows)));
+    });
   }
 
   // Paper is narrower than most windows, and nothing on it can be clicked.
@@ -143,13 +157,10 @@ class Page {
     });
   }
 
-  // ---- one run: its rows of the CSV, a strip for each quantity ----
+  // ---- one run: a strip for each quantity ----
 
   addRuns() {
     const select = document.getElementById("run");
-    const lines = this.csv.trimEnd().split("\n");
-    this.rows = lines.slice(1);
-    this.columns = lines[0].split(",");
     let group;
     this.runs.forEach((run, index) => {
       if (group?.label !== run.group) {
@@ -176,25 +187,14 @@ class Page {
     this.draw("run");
   }
 
-  // Numbers end each line; the names before them may hold commas.
-  numbers(line) {
-    const cells = line.split(",").slice(-this.runs[0].numbers);
-    return cells.map((cell) => (cell === "" ? null : Number(cell)));
-  }
-
   fillRun() {
     const run = this.runs[Number(document.getElementById("run").value)];
     document.getElementById("facts").textContent = run.facts;
-    const rows = this.rows.slice(run.first, run.first + run.rows);
-    const numbers = rows.map((row) => this.numbers(row));
-    const names = this.columns.slice(-run.numbers);
-    const column = (name) => numbers.map((row) => row[names.indexOf(name)]);
-    const episodes = column("episode");
+    const episodes = run.columns.episode;
     const figure = this.figures.run;
     for (const trace of figure.data) {
-      const name = trace.meta.y;
       trace.x = episodes;
-      trace.y = column(name);
+      trace.y = run.columns[trace.meta.y];
       trace.meta.row = { run: run.label };
       if (trace.meta.coloured) trace.line.color = run.colour;
     }
@@ -223,8 +223,8 @@ function markCut() {
 }
 
 async function start() {
-  const { figures, runs } = JSON.parse(await embedded("figures"));
-  const page = new Page(figures, runs, await embedded("episodes"));
+  const { figures, runs } = await embedded();
+  const page = new Page(figures, runs);
   page.addRuns();
   page.addDownloads();
   for (const button of document.querySelectorAll("button.method")) {
