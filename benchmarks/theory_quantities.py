@@ -25,7 +25,7 @@ from driftrl.drift.schedules import Exponential
 from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
 from driftrl.io import write_atomically
 from driftrl.models.kernels import gram, kernel_named
-from driftrl.theory.information import greedy_gain_of_kernel, growth_rate
+from driftrl.theory.information import greedy_information_gain, growth_rate
 from driftrl.theory.variation import (
     affine_variation,
     pendulum_direction,
@@ -54,7 +54,7 @@ def draw_gain(axes: Axes) -> None:
         radius = np.linalg.norm(points, axis=1, keepdims=True)
         scaled = points / 0.5 if name == "se" else points / radius
         matrix = kernel_matrix(name, scaled, scaled)
-        curve = greedy_gain_of_kernel(matrix, MOST, NOISE).curve
+        curve = greedy_information_gain(matrix, MOST, NOISE).curve
         rate = np.array([growth_rate(name, int(n), 2) for n in counts[late]])
         # γ_n ≈ c·rate(n)^b; the rate is an upper bound, so b is at most 1.
         power, offset = np.polyfit(np.log(rate), np.log(curve[late]), 1)

@@ -34,6 +34,8 @@ from driftrl.io import write_atomically
 from driftrl.memory.forgetting import Evidence, KeepAll, Reset, Window
 from driftrl.models.kernels import factorise, gram, kernel_named
 from driftrl.theory.confidence import (
+    Scheme,
+    Setting,
     calibration_bound,
     coefficient_of,
     information_gain,
@@ -41,7 +43,6 @@ from driftrl.theory.confidence import (
     width_of,
 )
 from driftrl.theory.information import greedy_information_gain
-from driftrl.theory.setting import Scheme, Setting
 from driftrl.theory.variation import Expansion
 
 SCHEMES: tuple[Scheme, ...] = ("keep_all", "reset", "window")
@@ -190,12 +191,8 @@ def maximum_gain(settings: Settings) -> np.ndarray:
     count = settings.episodes * settings.steps
     along = round(CANDIDATES ** (1 / settings.dimension))
     points = settings.grid(max(along, 1 + int(count ** (1 / settings.dimension))))
-    greedy = greedy_information_gain(
-        lambda row: settings.kernel_matrix(points[row : row + 1], points)[0],
-        np.ones(len(points)),
-        count,
-        settings.noise_std,
-    )
+    kernel = settings.kernel_matrix(points, points)
+    greedy = greedy_information_gain(kernel, count, settings.noise_std)
     return np.concatenate([[0.0], greedy.curve])
 
 

@@ -1,12 +1,14 @@
-"""β and λ against numbers computed by hand, and the information gain two ways."""
+"""β and λ against numbers computed by hand, and constants that are refused."""
 
 import numpy as np
 import pytest
 
+from driftrl.errors import InputError
 from driftrl.theory.confidence import (
+    Setting,
     confidence_width,
+    data_sets,
     exploration_weight,
-    information_gain,
 )
 
 
@@ -38,12 +40,25 @@ def test_weight_by_hand() -> None:
     assert float(found) == 480.0
 
 
-def test_information_gain_two_ways() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(30, 2))
-    kernel = np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(-1))
-    noise = 0.3
-    factor = np.linalg.cholesky(kernel + noise**2 * np.eye(30))
-    _, log_determinant = np.linalg.slogdet(np.eye(30) + kernel / noise**2)
-    assert information_gain(factor, noise) == pytest.approx(0.5 * log_determinant)
-    assert information_gain(np.zeros((0, 0)), noise) == 0.0
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rkhs_bound", -1.0),
+        ("noise_std", 0.0),
+        ("steps", 0),
+        ("failure_probability", 1.0),
+        ("failure_probability", float("nan")),
+    ],
+)
+def test_impossible_constants_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError):
+        Setting(**{name: value})  # pyright: ignore[reportArgumentType]
+
+
+def test_data_sets_begun_afresh() -> None:
+    assert data_sets("keep_all", 3, 10) == 1
+    # Algorithm 1 resets at 4 and 8: {1,2,3}, {4,…,7}, {8,…}.
+    assert data_sets("reset", 4, 10) == 3
+    assert data_sets("reset", 5, 10) == 3
+    assert data_sets("window", 4, 10) == 10
+    assert data_sets("window", 10, 10) == data_sets("reset", 12, 10) == 1

@@ -6,6 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.theory.confidence import (
+    Scheme,
+    Setting,
+    Version,
     calibration_bound,
     coefficient_of,
     confidence_width,
@@ -16,7 +19,6 @@ from driftrl.theory.confidence import (
     width_of,
 )
 from driftrl.theory.information import gain_of_kernel
-from driftrl.theory.setting import Scheme, Setting, Version
 
 SETTING = Setting(
     rkhs_bound=2.0, noise_std=0.5, outputs=3, failure_probability=0.1, steps=40

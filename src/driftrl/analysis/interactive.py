@@ -76,26 +76,28 @@ def _figure(height: int, **layout: Any) -> go.Figure:
 
 
 def _stacked_figure(
-    strips: Sequence[tuple[int, dict[str, Any]]], **episodes: Any
+    strips: Sequence[tuple[int, dict[str, Any]]], top: int = 10, **episodes: Any
 ) -> go.Figure:
     """Return an empty figure of axes below each other over the same episodes.
 
     Args:
         strips: Height in pixels and style of each vertical axis, from the top.
+        top: Pixels above them.
         episodes: Style of the horizontal axis.
     """
     inner = sum(height for height, _ in strips) + _GAP_PIXELS * (len(strips) - 1)
     last = f"y{len(strips)}" if len(strips) > 1 else "y"
     figure = _figure(
-        inner + _MARGIN["t"] + _MARGIN["b"],
+        inner + top + _MARGIN["b"],
+        margin=_MARGIN | {"t": top},
         hovermode="x unified",
         xaxis=_axis("episode", anchor=last, **episodes),
     )
-    top = inner
+    upper = inner
     for place, (height, style) in enumerate(strips, 1):
-        domain = [max(0.0, (top - height) / inner), top / inner]
+        domain = [max(0.0, (upper - height) / inner), upper / inner]
         figure.layout[f"yaxis{place if place > 1 else ''}"] = style | {"domain": domain}
-        top -= height + _GAP_PIXELS
+        upper -= height + _GAP_PIXELS
     return figure
 
 
@@ -354,8 +356,7 @@ def run_figure(columns: Iterable[str]) -> go.Figure:
         ]
     )
     legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
-    figure.update_layout(showlegend=True, legend=legend, margin=_MARGIN | {"t": 30})
-    figure.layout.height += 20
+    figure.update_layout(showlegend=True, legend=legend)
     for place, (axis, lines) in enumerate(strips.items(), 1):
         for column, label in lines.items():
             reference = column in ("theta", "optimal_return")
@@ -420,10 +421,10 @@ def aggregate_figures(aggregates: Aggregates, styles: Styles) -> dict[str, go.Fi
     figure = _dot_figure(len(chances), title, **shares)
     for method, chance in chances.items():
         value, ends = float(chance.value), chance.interval
-        # With every pair alike, no interval is known.
-        alike = value in (0.0, 1.0)
-        interval = (math.nan,) * 2 if alike else (float(ends.low), float(ends.high))
-        numbers, row = (value, *interval), {"method": method}
+        numbers = (value, float(ends.low), float(ends.high))
+        if value in (0.0, 1.0):  # with every pair alike, no interval is known
+            numbers = (value, math.nan, math.nan)
+        row = {"method": method}
         _draw_mark(figure, styles[method], numbers, "probability", row, ":.0%")
     figure.add_vline(0.5, line={"color": INK, "width": 1.2})
     return {"profile": profiles, "improvement": figure}

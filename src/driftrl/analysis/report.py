@@ -285,7 +285,7 @@ def _run(
     """Return what the page shows of one run, with its records."""
     (method,) = [one for one in summary.methods if one.method == rows["method"][0]]
     score = method.score.values[method.seeds.index(rows["seed"][0])]
-    minutes = rows["wall_s"].sum() / 60
+    minutes = float(rows["wall_s"].sum()) / 60
     name = "R" if summary.is_known else "mean return"
     progress = f"{len(rows)} of {run.planned_episodes}"
     facts = (

@@ -8,6 +8,7 @@ error grows, σ does not, and the retained data reach back to before a change of
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
@@ -30,28 +31,20 @@ class PredictedEpisode:
     episode: int
     coverage: float
     """Share of predictions within μ ± 2σ, σ with the noise."""
-    high: float
-    """Upper end of its 95 % Wilson interval, each transition counted once."""
+    broken: bool
+    """Whether ± 2σ missed at least four times as often as it should, beyond chance."""
     error: float
     """Root mean square error, in standard deviations of the true changes."""
     sigma: float
     """Epistemic σ of one output in the same unit: ‖σ‖₂/√S."""
+    ratio: float
+    """Error in units of σ."""
     span: int
     """Retained episodes, n − m(n)."""
     theta: float
     """θ_n, NaN if unknown."""
     distance: float
     """Largest |θ_s − θ_n| over the retained episodes s, NaN if unknown."""
-
-    @property
-    def ratio(self) -> float:
-        """Error in units of σ."""
-        return self.error / self.sigma if self.sigma > 0 else math.inf
-
-    @property
-    def broken(self) -> bool:
-        """Whether ± 2σ missed at least four times as often as it should."""
-        return self.coverage < BROKEN and self.high < NOMINAL
 
 
 @dataclass(frozen=True)
@@ -74,18 +67,10 @@ class Break:
     sigma_before: float
     oldest: int
     """m of the first of them."""
-    theta: float
-    theta_oldest: float
-    """θ of the oldest retained episode; NaN if unknown."""
+    stale: bool | None
+    """Whether θ had moved since the oldest retained data; None if unknown."""
     recovered: int | None
     """First unbroken episode after it; None if the run ends broken."""
-
-    @property
-    def stale(self) -> bool | None:
-        """Whether θ had moved since the oldest retained data; None if unknown."""
-        if not math.isfinite(self.theta) or not math.isfinite(self.theta_oldest):
-            return None
-        return self.theta != self.theta_oldest
 
 
 @dataclass(frozen=True)
@@ -100,9 +85,6 @@ class Staleness:
     stale_coverage: float
     """Mean coverage."""
     fresh_coverage: float
-    stale_ratio: float
-    """Median error in units of σ."""
-    fresh_ratio: float
 
 
 @dataclass(frozen=True)
@@ -166,10 +148,8 @@ class Audit:
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON types, with null for what is not finite."""
-        table = asdict(self) | {"broken": self.broken, "summary": self.summary()}
-        for row, one in zip(table["predicted"], self.predicted, strict=True):
-            row |= {"ratio": one.ratio, "broken": one.broken}
-        return _finite(table)
+        extra = {"broken": self.broken, "summary": self.summary()}
+        return _finite(asdict(self) | extra)
 
 
 def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
@@ -215,17 +195,21 @@ def _predicted(
         values = [math.nan if value is None else value for value in columns]
         if not all(map(math.isfinite, values)):
             continue
-        coverage, error, sigma = values
+        coverage, error, norm_of_sigma = values
+        sigma = norm_of_sigma / math.sqrt(outputs)
+        # Each transition is counted once.
         covered = binomtest(round(coverage * record.steps), record.steps)
+        high = float(covered.proportion_ci(method="wilson").high)
         retained = records[record.first_retained - 1 : record.episode - 1]
         distances = [abs(one.theta - record.theta) for one in retained]
         predicted.append(
             PredictedEpisode(
                 episode=record.episode,
                 coverage=coverage,
-                high=float(covered.proportion_ci(method="wilson").high),
+                broken=coverage < BROKEN and high < NOMINAL,
                 error=error,
-                sigma=sigma / math.sqrt(outputs),
+                sigma=sigma,
+                ratio=error / sigma if sigma > 0 else math.inf,
                 span=record.episode - record.first_retained,
                 theta=record.theta,
                 distance=max(distances, default=0.0),
@@ -255,42 +239,35 @@ def _mean_interval(values: Sequence[float]) -> tuple[float, float]:
 def _breaks(
     predicted: Sequence[PredictedEpisode], records: Sequence[EpisodeRecord]
 ) -> list[Break]:
-    breaks: list[Break] = []
-    calm: list[PredictedEpisode] = []
-    broken: list[PredictedEpisode] = []
-    for one in [*predicted, None]:
-        if one is not None and one.broken:
-            broken.append(one)
-            continue
-        if broken:
-            breaks.append(_break(broken, calm[-5:], one, records))
-            broken, calm = [], []
-        if one is not None:
-            calm.append(one)
+    groups = [[*group] for _, group in groupby(predicted, key=lambda one: one.broken)]
+    breaks = []
+    for before, broken, after in zip(
+        [[], *groups[:-1]], groups, [*groups[1:], []], strict=True
+    ):
+        first, calm = broken[0], before[-5:]
+        oldest = first.episode - first.span
+        then = records[oldest - 1].theta
+        known = math.isfinite(first.theta) and math.isfinite(then)
+        if first.broken:
+            breaks.append(
+                Break(
+                    first=first.episode,
+                    last=broken[-1].episode,
+                    coverage=min(one.coverage for one in broken),
+                    error=max(one.error for one in broken),
+                    error_before=median(one.error for one in calm)
+                    if calm
+                    else math.nan,
+                    sigma=first.sigma,
+                    sigma_before=median(one.sigma for one in calm)
+                    if calm
+                    else math.nan,
+                    oldest=oldest,
+                    stale=first.theta != then if known else None,
+                    recovered=after[0].episode if after else None,
+                )
+            )
     return breaks
-
-
-def _break(
-    broken: Sequence[PredictedEpisode],
-    calm: Sequence[PredictedEpisode],
-    after: PredictedEpisode | None,
-    records: Sequence[EpisodeRecord],
-) -> Break:
-    first = broken[0]
-    oldest = first.episode - first.span
-    return Break(
-        first=first.episode,
-        last=broken[-1].episode,
-        coverage=min(one.coverage for one in broken),
-        error=max(one.error for one in broken),
-        error_before=median(one.error for one in calm) if calm else math.nan,
-        sigma=first.sigma,
-        sigma_before=median(one.sigma for one in calm) if calm else math.nan,
-        oldest=oldest,
-        theta=first.theta,
-        theta_oldest=records[oldest - 1].theta,
-        recovered=after.episode if after else None,
-    )
 
 
 def _staleness(predicted: Sequence[PredictedEpisode]) -> Staleness | None:
@@ -307,8 +284,6 @@ def _staleness(predicted: Sequence[PredictedEpisode]) -> Staleness | None:
         fresh_episodes=len(fresh),
         stale_coverage=fmean(one.coverage for one in stale),
         fresh_coverage=fmean(one.coverage for one in fresh),
-        stale_ratio=median(one.ratio for one in stale),
-        fresh_ratio=median(one.ratio for one in fresh),
     )
 
 

@@ -13,7 +13,7 @@ mean error would have cost least.  Spans near the best cannot be told apart:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -52,14 +52,9 @@ class Backtest:
             Root mean square error in standard deviations of all changes, and the share
             of predictions within μ ± 2σ.
         """
-        scores = np.zeros((len(numbers), len(spans), 2))
-        for row, number in enumerate(numbers):
-            by_first: dict[int, tuple[float, float]] = {}
-            for column, span in enumerate(spans):
-                first = max(1, number - span)
-                if first not in by_first:
-                    by_first[first] = self._score(number, first, number)
-                scores[row, column] = by_first[first]
+        scores = np.array(
+            [[self._score(n, max(1, n - p), n) for p in spans] for n in numbers]
+        )
         return scores[..., 0], scores[..., 1]
 
     def errors_by_age(
@@ -115,11 +110,6 @@ class Drift:
     """Of the mean of the paired difference."""
 
     @property
-    def per_episode(self) -> float:
-        """Error that a model gains per episode of age."""
-        return math.sqrt(max(0.0, self.older**2 - self.newer**2)) / self.span
-
-    @property
     def is_evident(self) -> bool:
         """Whether older data were worse beyond chance."""
         return self.older - self.newer > EVIDENT * self.standard_error
@@ -163,7 +153,7 @@ def recommend_window(episodes: Sequence[Episode]) -> Recommendation:
     newer, older = errors.mean(axis=0)
     _, error = _mean_and_error(errors[:, 1] - errors[:, 0])
     drift = Drift(span, float(newer), float(older), error)
-    return Recommendation(**{**vars(choice), "drift": drift})
+    return replace(choice, drift=drift)
 
 
 def choose_span(
@@ -199,8 +189,7 @@ def choose_span(
 def _evenly(first: int, last: int) -> tuple[int, ...]:
     """Return at most ``_MAX_TESTED`` of the episodes first … last, evenly spaced."""
     count = min(_MAX_TESTED, last - first + 1)
-    chosen = np.linspace(first, last, max(count, 1)).round().astype(int)
-    return tuple(sorted({int(number) for number in chosen}))
+    return tuple(np.linspace(first, last, count).round().astype(int).tolist())
 
 
 def _mean_and_error(differences: Float[np.ndarray, " K"]) -> tuple[float, float]:

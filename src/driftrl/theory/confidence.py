@@ -4,22 +4,82 @@ With probability at least 1 − δ, for all n, z and j (eq:calibration_nonstatio
 
     |f_{n,j}(z) − μ_j(z)| ≤ β·σ_j(z) + ξ·Σ_{s=m}^{n−1} ‖f_{s+1,j} − f_{s,j}‖
 
-Everything takes and returns plain numbers or NumPy arrays.  The functions without an
-adjective are the paper's formulas; ``corrected_…`` are those that can be proved.
+Everything takes and returns plain numbers or NumPy arrays.  The bounds come in two
+versions: ``printed`` is the paper's formula, letter by letter, and ``corrected`` the
+nearest one for which the proof goes through.
 """
+
+import math
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from driftrl.theory.setting import (
-    Scheme,
-    Setting,
-    Version,
-    data_sets,
-    require_probability,
-    require_version,
-)
+from driftrl.errors import at_least, positive, require
+
+Version = Literal["printed", "corrected"]
+Scheme = Literal["keep_all", "reset", "window"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The constants of the paper's section III, one sentence each."""
+
+    rkhs_bound: float = 1.0
+    """B, the bound on the RKHS norm of every output of the dynamics."""
+    noise_std: float = 0.1
+    """σ, standard deviation of the process noise and regulariser of the GP."""
+    kernel_bound: float = 1.0
+    """σ_max ≥ k(z, z), a bound on the prior *variance*."""
+    outputs: int = 1
+    """d_x, the number of outputs."""
+    failure_probability: float = 0.1
+    """δ, the probability with which the confidence may fail."""
+    steps: int = 1
+    """T, the transitions of an episode."""
+    reward_max: float = 1.0
+    """R_max, the largest reward of a step; the smallest is 0."""
+
+    def __post_init__(self) -> None:
+        at_least("The RKHS bound B", self.rkhs_bound, 0)
+        positive("The noise σ", self.noise_std)
+        positive("The kernel's bound σ_max", self.kernel_bound)
+        at_least("The number of outputs d_x", self.outputs, 1)
+        at_least("The steps T of an episode", self.steps, 1)
+        at_least("The largest reward R_max", self.reward_max, 0)
+        require_probability(self.failure_probability)
+
+
+def require_probability(value: float) -> None:
+    """Refuse a δ that does not lie strictly between 0 and 1."""
+    require(
+        math.isfinite(value) and 0 < value < 1,
+        "The failure probability δ must lie strictly between 0 and 1, received "
+        f"{value!r}.",
+    )
+
+
+def require_episodes(episodes: int) -> None:
+    """Refuse a number of episodes for which there is nothing to choose or to learn."""
+    require(
+        episodes >= 2,
+        f"A bound needs N of at least 2 episodes, received {episodes!r}.",
+    )
+
+
+def data_sets(scheme: Scheme, span: int, episodes: int) -> int:
+    """Return how many data sets are begun afresh in N episodes.
+
+    The self-normalised inequality behind β holds for all n at once while data are only
+    added.  Each time old data are dropped a new application of it begins, and all of
+    them must hold together: keeping all is one, resets every H episodes are ⌊N/H⌋ + 1
+    (Algorithm 1 resets at H, 2H, …), and a window that moves with every episode is N.
+    """
+    if scheme == "keep_all" or span >= episodes:
+        return 1
+    return episodes if scheme == "window" else episodes // span + 1
 
 
 def information_gain(factor: Float[np.ndarray, "N N"], noise_std: float) -> float:
@@ -87,12 +147,8 @@ def drift_coefficient(
 ) -> Float[np.ndarray, "..."]:
     """Return ξ_{n−m} = 2σ_max·√((n−m)(1+σ²)γ_{n−m})/σ², as printed in Lemma 1.
 
-    Args:
-        gain: γ of the retained data.
-        episodes: n − m.  The formula counts episodes; it can only be right if it counts
-            transitions, see ``corrected_drift_coefficient``.
-        kernel_bound: σ_max.
-        noise_std: σ.
+    The formula counts episodes n − m; it can only be right if it counts transitions,
+    see ``corrected_drift_coefficient``.
     """
     inside = np.asarray(episodes) * (1.0 + noise_std**2) * np.asarray(gain)
     return np.asarray(2.0 * kernel_bound * np.sqrt(inside) / noise_std**2)
@@ -125,33 +181,19 @@ def width_of(
 ) -> Float[np.ndarray, "..."]:
     """Return β_n(δ, n−m) of a scheme with reset period or window ``span``.
 
-    Args:
-        setting: The problem's constants.
-        gain: γ_{n−m}.
-        scheme: Which data are retained.
-        span: H or w; any number for ``keep_all``.
-        episode: n, of which the printed β of a window depends.
-        episodes: N, of which the corrected β depends.
-        version: ``printed`` or ``corrected``.
+    The printed β of a window depends on n (``episode``), the corrected one on N.
     """
-    require_version(version)
-    count = data_sets(scheme, span, episodes)
+    common = {
+        "rkhs_bound": setting.rkhs_bound,
+        "outputs": setting.outputs,
+        "failure_probability": setting.failure_probability,
+    }
     if version == "corrected":
-        return corrected_confidence_width(
-            gain,
-            rkhs_bound=setting.rkhs_bound,
-            outputs=setting.outputs,
-            failure_probability=setting.failure_probability,
-            data_sets=count,
-        )
-    return confidence_width(
-        gain,
-        rkhs_bound=setting.rkhs_bound,
-        noise_std=setting.noise_std,
-        outputs=setting.outputs,
-        failure_probability=setting.failure_probability,
-        horizon_steps=np.asarray(episode) * setting.steps if scheme == "window" else 1,
-    )
+        count = data_sets(scheme, span, episodes)
+        return corrected_confidence_width(gain, data_sets=count, **common)
+    steps = np.asarray(episode) * setting.steps if scheme == "window" else 1
+    noise = setting.noise_std
+    return confidence_width(gain, noise_std=noise, horizon_steps=steps, **common)
 
 
 def coefficient_of(
@@ -161,19 +203,10 @@ def coefficient_of(
     version: Version = "corrected",
 ) -> Float[np.ndarray, "..."]:
     """Return ξ_{n−m} for ``episodes`` = n − m retained episodes of T transitions."""
-    require_version(version)
+    known = {"kernel_bound": setting.kernel_bound, "noise_std": setting.noise_std}
     if version == "printed":
-        return drift_coefficient(
-            gain,
-            episodes,
-            kernel_bound=setting.kernel_bound,
-            noise_std=setting.noise_std,
-        )
-    return corrected_drift_coefficient(
-        np.asarray(episodes) * setting.steps,
-        kernel_bound=setting.kernel_bound,
-        noise_std=setting.noise_std,
-    )
+        return drift_coefficient(gain, episodes, **known)
+    return corrected_drift_coefficient(np.asarray(episodes) * setting.steps, **known)
 
 
 def calibration_bound(
@@ -183,10 +216,7 @@ def calibration_bound(
 
     Without drift this is the stationary bound (eq:gp_calibration_stationary).
     """
-    return np.asarray(
-        np.asarray(width) * np.asarray(std)
-        + np.asarray(coefficient) * np.asarray(drift)
-    )
+    return np.asarray(np.multiply(width, std) + np.multiply(coefficient, drift))
 
 
 def stale_data_bias(

@@ -17,16 +17,20 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from driftrl.errors import require
-from driftrl.theory.confidence import coefficient_of, width_of
+from driftrl.theory.confidence import (
+    Setting,
+    coefficient_of,
+    require_episodes,
+    width_of,
+)
 from driftrl.theory.estimate_constants import estimate_in
-from driftrl.theory.nystrom import Features, Part, RunningSums, fit_features
-from driftrl.theory.performance import (
+from driftrl.theory.nystrom import RunningSums, fit_features
+from driftrl.theory.regret_bound import (
     RegretTerms,
     episodic_regret_bound,
     optimism_penalty,
     optimism_weight,
 )
-from driftrl.theory.setting import Setting, require_episodes
 from driftrl.types import Episode
 
 _FAILURE_PROBABILITY = 0.1
@@ -66,40 +70,50 @@ def empirical_bound(
         first_retained: m(n) of each.
         clock: θ of each, or None if it is not known.
     """
-    require_episodes(len(episodes))
+    count, retained = len(episodes), np.asarray(first_retained)
+    require_episodes(count)
     require(
-        len(first_retained) == len(episodes),
-        f"Each of {len(episodes)} episodes needs its m(n), received "
-        f"{len(first_retained)} of them.",
+        len(retained) == count,
+        f"Each of {count} episodes needs its m(n), received {len(retained)} of them.",
     )
     features = fit_features(episodes)
     parts = [features.of(episode) for episode in episodes]
-    setting, variation = _setting(features, parts, episodes, clock)
-    sums, noise = RunningSums(parts), setting.noise_std**2
+    constants = estimate_in(features, episodes, clock)
+    rewards = np.concatenate([episode.rewards for episode in episodes])
+    setting = Setting(
+        rkhs_bound=constants.rkhs_bound,
+        noise_std=constants.noise_std,
+        kernel_bound=max(float((phi**2).sum(axis=1).max()) for phi, _ in parts),
+        outputs=episodes[0].obs.shape[1],
+        failure_probability=_FAILURE_PROBABILITY,
+        steps=max(map(len, episodes)),
+        # The bound counts rewards from 0.
+        reward_max=float(np.ptp(rewards)),
+    )
+    sums, numbers = RunningSums(parts), np.arange(1, count + 1)
     pairs = [
         _uncertainty_and_gain(
-            parts[number - 1], sums.between(int(first), number).gram, noise
+            phi, sums.between(int(first), int(n)).gram, setting.noise_std**2
         )
-        for number, first in enumerate(first_retained, start=1)
+        for n, first, (phi, _) in zip(numbers, retained, parts, strict=True)
     ]
     one_output, gain = np.array(pairs).T
     uncertainty = np.sqrt(setting.outputs) * one_output
-    drift = drift_within(_increments(variation, clock, len(episodes)), first_retained)
-    numbers = np.arange(1, len(episodes) + 1)
+    # P_N in proportion to the steps of the clock.
+    steps = np.ones(count - 1) if clock is None else np.abs(np.diff(clock))
+    drift = drift_within(constants.variation * steps / (steps.sum() or 1.0), retained)
+    spans = numbers - retained
     width = width_of(
         setting,
         gain,
-        scheme="keep_all" if (np.asarray(first_retained) == 1).all() else "window",
-        span=int((numbers - first_retained).max()) or 1,
+        scheme="keep_all" if (retained == 1).all() else "window",
+        span=int(spans.max()) or 1,
         episode=numbers,
-        episodes=len(episodes),
+        episodes=count,
     )
-    coefficient = coefficient_of(setting, gain, numbers - first_retained)
-    terms = episodic_regret_bound(
-        optimism_weight(setting, width),
-        uncertainty,
-        optimism_penalty(setting, coefficient, drift),
-    )
+    penalty = optimism_penalty(setting, coefficient_of(setting, gain, spans), drift)
+    weight = optimism_weight(setting, width)
+    terms = episodic_regret_bound(weight, uncertainty, penalty)
     return EmpiricalBound(setting, uncertainty, drift, terms)
 
 
@@ -108,48 +122,17 @@ def drift_within(
 ) -> Float[np.ndarray, " N"]:
     """Return Σ_{s=m(n)}^{n−1} ‖f_{s+1} − f_s‖ for every n; K = N − 1."""
     path = np.concatenate([[0.0], np.cumsum(increments)])
-    return path - path[np.asarray(first_retained) - 1]
-
-
-def _increments(
-    variation: float, clock: Float[np.ndarray, " N"] | None, episodes: int
-) -> Float[np.ndarray, " K"]:
-    """Return P_N in proportion to the steps of the clock."""
-    steps = np.ones(episodes - 1) if clock is None else np.abs(np.diff(clock))
-    return variation * steps / (steps.sum() or 1.0)
-
-
-def _setting(
-    features: Features,
-    parts: Sequence[Part],
-    episodes: Sequence[Episode],
-    clock: Float[np.ndarray, " N"] | None,
-) -> tuple[Setting, float]:
-    """Return the estimated constants of the bound, and P_N."""
-    found = estimate_in(features, episodes, clock)
-    rewards = np.concatenate([episode.rewards for episode in episodes])
-    setting = Setting(
-        rkhs_bound=found.rkhs_bound,
-        noise_std=found.noise_std,
-        kernel_bound=max(float((phi**2).sum(axis=1).max()) for phi, _ in parts),
-        outputs=episodes[0].obs.shape[1],
-        failure_probability=_FAILURE_PROBABILITY,
-        steps=max(map(len, episodes)),
-        # The bound counts rewards from 0.
-        reward_max=float(np.ptp(rewards)),
-    )
-    return setting, found.variation
+    return path - path[first_retained - 1]
 
 
 def _uncertainty_and_gain(
-    part: Part, gram: Float[np.ndarray, "F F"], noise: float
+    phi: Float[np.ndarray, "T F"], gram: Float[np.ndarray, "F F"], noise: float
 ) -> tuple[float, float]:
     """Return Σ_t σ(z_t) of one output along an episode, and γ of the retained data.
 
     With A = Σφφᵀ over the data, σ²(z) = φᵀ(I + A/σ²)⁻¹φ and γ = ½·log det(I + A/σ²).
     All outputs share inputs, kernel and noise.
     """
-    phi, _ = part
     factor = np.linalg.cholesky(np.eye(len(gram)) + gram / noise)
     variances = (np.linalg.solve(factor, phi.T) ** 2).sum(axis=0)
     return float(np.sqrt(variances).sum()), float(np.log(np.diag(factor)).sum())

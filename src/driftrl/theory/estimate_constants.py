@@ -4,6 +4,7 @@ How complex the dynamics are (γ_N, B), how noisy (σ) and how much they moved (
 the norm of a kernel fitted to the run.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from jaxtyping import Float
 
 from driftrl.errors import positive
 from driftrl.models.kernels import gram, kernel_named
-from driftrl.theory.information import greedy_gain_of_kernel
+from driftrl.theory.information import greedy_information_gain
 from driftrl.theory.nystrom import Features, Sums, fit_features, posterior
 from driftrl.types import Episode
 
@@ -81,23 +82,21 @@ def _moments(
     features: Features, episodes: Sequence[Episode], times: Float[np.ndarray, " N"]
 ) -> Sums:
     """Return the sums of the features (φ, c·φ) over all episodes."""
-    total: Sums | None = None
-    for episode, time in zip(episodes, times, strict=True):
-        phi, y = features.of(episode)
-        wide = np.concatenate([phi, time * phi], axis=1)
-        sums = Sums(wide.T @ wide, wide.T @ y, (y * y).sum(axis=0), float(len(y)))
-        total = sums if total is None else total + sums
-    assert total is not None
-    return total
+    parts = [features.of(episode) for episode in episodes]
+    return functools.reduce(
+        Sums.plus,
+        (
+            Sums.of(np.concatenate([phi, time * phi], axis=1), y)
+            for (phi, y), time in zip(parts, times, strict=True)
+        ),
+    )
 
 
 def _with_reach(moments: Sums, reach: float) -> Sums:
     """Return the sums for features (φ, r·c·φ): r is the prior size of what moved."""
-    scale = np.repeat([1.0, reach], len(moments.gram) // 2)
+    scale = np.repeat([1.0, reach], len(moments.gram) // 2)[:, None]
     return replace(
-        moments,
-        gram=scale[:, None] * moments.gram * scale,
-        cross=scale[:, None] * moments.cross,
+        moments, gram=scale * moments.gram * scale.T, cross=scale * moments.cross
     )
 
 
@@ -114,4 +113,4 @@ def gain_curve(
     half = np.sqrt(3.0)
     drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
     matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
-    return greedy_gain_of_kernel(matrix, min(points, _MAX_POINTS), noise_std).curve
+    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std).curve

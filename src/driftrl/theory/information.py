@@ -9,20 +9,15 @@ time the one of largest posterior variance, reaches at least 1 − 1/e of the ma
 (Nemhauser et al.; Srinivas et al.).
 """
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
+from scipy.linalg import get_lapack_funcs
 
 from driftrl.errors import InputError, at_least, positive, require
 
-Columns = Callable[[int], np.ndarray]
-"""Returns k(z_i, ·) at all candidates, for the row i of one of them."""
-
-_REMAINDER = 1e-9  # of σ²: changes the gain of n points by less than n·1e-9
 _MATERN = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
@@ -33,8 +28,7 @@ def gain_of_kernel(kernel: Float[np.ndarray, "N N"], noise_std: float) -> float:
     return 0.5 * float(np.linalg.slogdet(shifted).logabsdet)
 
 
-@dataclass(frozen=True)
-class GreedyGain:
+class GreedyGain(NamedTuple):
     """What greedy selection found: the gain after each point, and the points."""
 
     curve: Float[np.ndarray, " N"]
@@ -42,122 +36,27 @@ class GreedyGain:
     chosen: Int[np.ndarray, " N"]
     """Rows of the candidates, in the order in which they were picked."""
 
-    def upper_bound(self) -> Float[np.ndarray, " N"]:
-        """Return curve/(1 − 1/e), which no set of as many candidates exceeds."""
-        return self.curve / (1.0 - 1.0 / math.e)
-
 
 def greedy_information_gain(
-    columns: Columns,
-    variances: Float[np.ndarray, " M"],
-    count: int,
-    noise_std: float,
+    kernel: Float[np.ndarray, "M M"], count: int, noise_std: float
 ) -> GreedyGain:
     """Pick ``count`` of M candidates, each time the most uncertain one.
 
-    A pick p of posterior variance v_p adds ½ log(1 + v_p/σ²) to the gain, and takes
-    c²/(v_p + σ²) from the variance of a candidate whose posterior covariance with it is
-    c.  Kernel matrices over many points are of low rank, up to a remainder far below
-    the noise; c then costs one product with the features of ``_features``, O(M·rank) a
-    pick.  Where the rank is high, each pick costs O(M·picks).  A candidate is picked at
-    most once.
-
-    Args:
-        columns: Columns of the kernel matrix over all candidates.
-        variances: k(z, z) of every candidate.
-        count: Number n of points to pick.
-        noise_std: σ.
+    This is the Cholesky factorisation of K + σ²I with pivoting: what is left on the
+    diagonal after some picks is v + σ², with v a candidate's posterior variance given
+    them, and a pick of variance v adds ½ log(1 + v/σ²) to the gain.
     """
     positive("The noise σ", noise_std)
     require(
-        1 <= count <= len(variances),
-        f"Of {len(variances)} candidates, 1 to {len(variances)} can be picked, "
-        f"received {count!r}.",
+        1 <= count <= len(kernel),
+        f"Of {len(kernel)} candidates, 1 to {len(kernel)} can be picked, received "
+        f"{count!r}.",
     )
-    remainder = _REMAINDER * noise_std**2
-    features = _features(columns, variances, count // 2, remainder)
-    covariances = (
-        _Rows(columns, count, len(variances))
-        if features is None
-        else _Features(features)
-    )
-    left = np.array(variances, dtype=np.float64)
-    chosen = np.empty(count, dtype=int)
-    gains = np.empty(count)
-    free = np.ones(len(left), dtype=bool)
-    for place in range(count):
-        pick = int(np.argmax(np.where(free, left, -np.inf)))
-        variance = max(float(left[pick]), 0.0)
-        scale = 1.0 / (variance + noise_std**2)
-        left -= scale * covariances.learn(pick, scale) ** 2
-        gains[place] = 0.5 * math.log1p(variance / noise_std**2)
-        chosen[place], free[pick] = pick, False
-    return GreedyGain(np.cumsum(gains), chosen)
-
-
-class _Rows:
-    """Posterior covariances K − LᵀL, one row of L a pick."""
-
-    def __init__(self, columns: Columns, count: int, size: int) -> None:
-        self._columns = columns
-        self._rows = np.empty((count, size))
-        self._picks = 0
-
-    def learn(self, pick: int, scale: float) -> Float[np.ndarray, " M"]:
-        """Return the covariances with a pick as they were before it was learned."""
-        before = self._rows[: self._picks]
-        found = self._columns(pick) - before[:, pick] @ before
-        self._rows[self._picks] = math.sqrt(scale) * found
-        self._picks += 1
-        return found
-
-    @property
-    def taken(self) -> Float[np.ndarray, "R M"]:
-        """Return the rows of L so far."""
-        return self._rows[: self._picks]
-
-
-class _Features:
-    """Posterior covariances Φ S Φᵀ, with S the covariance of the features' weights."""
-
-    def __init__(self, features: Float[np.ndarray, "M R"]) -> None:
-        self._features = features
-        self._weights = np.eye(features.shape[1])
-
-    def learn(self, pick: int, scale: float) -> Float[np.ndarray, " M"]:
-        """Return the covariances with a pick as they were before it was learned."""
-        along = self._weights @ self._features[pick]
-        self._weights -= scale * np.outer(along, along)
-        return self._features @ along
-
-
-def _features(
-    columns: Columns, variances: Float[np.ndarray, " M"], most: int, remainder: float
-) -> Float[np.ndarray, "M R"] | None:
-    """Return Φ with K − ΦΦᵀ at most ``remainder`` on its diagonal, if R ≤ ``most``.
-
-    This is pivoted Cholesky: each column takes out the point that is explained least.
-    """
-    left = np.array(variances, dtype=np.float64)
-    rows = _Rows(columns, most, len(left))
-    for rank in range(most + 1):
-        pick = int(np.argmax(left))
-        if left[pick] <= remainder:
-            return np.ascontiguousarray(rows.taken.T)
-        if rank < most:
-            scale = 1.0 / float(left[pick])
-            left -= scale * rows.learn(pick, scale) ** 2
-            left[pick] = 0.0
-    return None
-
-
-def greedy_gain_of_kernel(
-    kernel: Float[np.ndarray, "M M"], count: int, noise_std: float
-) -> GreedyGain:
-    """Pick ``count`` of the candidates whose kernel matrix is given."""
-    return greedy_information_gain(
-        lambda pick: kernel[pick], np.diag(kernel), count, noise_std
-    )
+    shifted = kernel + noise_std**2 * np.eye(len(kernel))
+    (pivoted_cholesky,) = get_lapack_funcs(["pstrf"], [shifted])
+    factor, pivots, *_ = pivoted_cholesky(shifted, tol=0.0, lower=1)
+    gains = np.log(np.diag(factor)[:count] / noise_std)
+    return GreedyGain(np.cumsum(np.maximum(gains, 0.0)), pivots[:count] - 1)
 
 
 def growth_rate(
@@ -180,18 +79,14 @@ def growth_rate(
         return np.asarray(np.log(n) ** (dimension + 1))
     if kernel == "linear":
         return np.asarray(dimension * np.log(n))
-    nu = _smoothness(kernel)
-    power = dimension / (2 * nu + dimension)
-    return np.asarray(n**power * np.log(n) ** (1 - power))
-
-
-def _smoothness(kernel: str) -> float:
     if kernel not in _MATERN:
         raise InputError(
             f"No growth rate of the information gain is known for the kernel "
             f"{kernel!r}. Known: linear, se, {', '.join(_MATERN)}."
         )
-    return _MATERN[kernel]
+    nu = _MATERN[kernel]
+    power = dimension / (2 * nu + dimension)
+    return np.asarray(n**power * np.log(n) ** (1 - power))
 
 
 def scaled_rate(

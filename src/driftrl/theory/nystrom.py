@@ -10,6 +10,8 @@ Only for the analysis of data; the agents' Gaussian process is ``driftrl.models.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -110,13 +112,18 @@ class Sums:
     count: float
     """n."""
 
-    def __add__(self, other: "Sums") -> "Sums":
-        """Return the sums over both data sets."""
+    @classmethod
+    def of(cls, phi: Float[np.ndarray, "T F"], y: Float[np.ndarray, "T S"]) -> Self:
+        """Return the sums over one episode."""
+        return cls(phi.T @ phi, phi.T @ y, (y * y).sum(axis=0), float(len(y)))
+
+    def plus(self, other: "Sums", sign: int = 1) -> "Sums":
+        """Return the sums over both data sets, or with −1 over what is left."""
         return Sums(
-            self.gram + other.gram,
-            self.cross + other.cross,
-            self.square + other.square,
-            self.count + other.count,
+            self.gram + sign * other.gram,
+            self.cross + sign * other.cross,
+            self.square + sign * other.square,
+            self.count + sign * other.count,
         )
 
 
@@ -125,22 +132,13 @@ class RunningSums:
 
     def __init__(self, parts: Sequence[Part]) -> None:
         """Add up the episodes 1, 2, … of a run."""
-        self._gram = _running([phi.T @ phi for phi, _ in parts])
-        self._cross = _running([phi.T @ y for phi, y in parts])
-        self._square = _running([(y * y).sum(axis=0) for _, y in parts])
-        self._count = _running([np.array([float(len(y))]) for _, y in parts])
+        sums = [Sums.of(*part) for part in parts]
+        nothing = sums[0].plus(sums[0], -1)
+        self._totals = [*accumulate(sums, Sums.plus, initial=nothing)]
 
     def between(self, first: int, end: int) -> Sums:
         """Return the sums over the episodes first … end − 1, counted from 1."""
-        gram_sum, cross, square, count = (
-            table[end - 1] - table[first - 1]
-            for table in (self._gram, self._cross, self._square, self._count)
-        )
-        return Sums(gram_sum, cross, square, float(count[0]))
-
-
-def _running(terms: Sequence[np.ndarray]) -> np.ndarray:
-    return np.cumsum([np.zeros_like(terms[0]), *terms], axis=0)
+        return self._totals[end - 1].plus(self._totals[first - 1], -1)
 
 
 @dataclass(frozen=True)

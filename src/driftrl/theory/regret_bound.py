@@ -1,6 +1,14 @@
-"""The cumulative regret bound (Theorem 1) with all its constants, and its minimum.
+"""From model error to regret: of one episode, and of N (Theorem 1), with its minimum.
 
-With p = H for resets and p = w for a window::
+Performance difference (Lemma 2), for every policy π at episode n::
+
+    |J(π, f_n) − J(π, μ)| ≤ λ_{n,m}·min{Σ(π, f_n), Σ(π, μ)} + B_{n,m}
+
+Episodic regret (appendix), for the policy π_n that maximises J(π, μ) + λ·Σ(π, μ)::
+
+    J(π_n*, f_n) − J(π_n, f_n) ≤ (λ̃² + 2λ̃)·Σ(π_n, f_n) + (λ̃ + 2)·B̃
+
+Cumulative regret (Theorem 1), with p = H for resets and p = w for a window::
 
     R_N ≤ (λ̄² + 2λ̄)·√(N·⌈N/p⌉·C_σ·T²·γ_p)  +  (λ̄ + 2)·r·T²/σ·ξ_p·p·P_N
           └────────── learning ──────────┘     └───────── drift ─────────┘
@@ -11,30 +19,129 @@ the root, which is the same if p divides N and too small if it does not.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from driftrl.errors import at_least, require
-from driftrl.theory.confidence import coefficient_of, width_of
-from driftrl.theory.performance import (
-    RegretTerms,
-    episodic_regret_bound,
-    optimism_penalty,
-    optimism_weight,
-)
-from driftrl.theory.setting import (
+from driftrl.theory.confidence import (
     Scheme,
     Setting,
     Version,
+    coefficient_of,
+    exploration_weight,
     require_episodes,
-    require_version,
+    width_of,
 )
 
 GainOfSpan = Callable[[int], float]
 """γ_p for p episodes of data."""
+
+
+# ---- one episode ---------------------------------------------------------------------
+
+
+def uncertainty_along(std: Float[np.ndarray, "*batch T S"]) -> Float[np.ndarray, ""]:
+    """Return Σ = E[Σ_t ‖σ(x_t, π(x_t))‖₂], the mean over any leading trajectories.
+
+    ``std`` is σ of each output at each step (eq:sigma_trajectory).
+    """
+    return np.asarray(np.linalg.norm(std, axis=-1).sum(axis=-1).mean())
+
+
+def uncertainty_weight(setting: Setting, width: ArrayLike) -> Float[np.ndarray, "..."]:
+    """Return λ_{n,m} = R_max·T/σ·β (eq: exploration bonus weight)."""
+    reward, noise = setting.reward_max, setting.noise_std
+    return exploration_weight(
+        width, reward_max=reward, steps=setting.steps, noise_std=noise
+    )
+
+
+def drift_penalty(
+    setting: Setting, coefficient: ArrayLike, drift: ArrayLike
+) -> Float[np.ndarray, "..."]:
+    """Return B_{n,m} = ξ_{n−m}·R_max·T²/σ·Σ_{s=m}^{n−1} ‖f_{s+1} − f_s‖.
+
+    The norm of the vector f is the sum of the norms of its outputs (eq: temporal drift
+    accumulation).
+    """
+    scale = setting.reward_max * setting.steps**2 / setting.noise_std
+    return np.asarray(scale * np.multiply(coefficient, drift))
+
+
+def reward_scale(setting: Setting, version: Version = "corrected") -> float:
+    """Return max{R_max, largest ‖σ(z)‖}: the reward and the intrinsic one alike.
+
+    The proof of the episodic bound treats ‖σ(z)‖₂ as a reward.  With k(z, z) ≤ σ_max
+    and d_x outputs it is at most √(d_x·σ_max); the paper prints σ_max.
+    """
+    if version == "printed":
+        return max(setting.reward_max, setting.kernel_bound)
+    return max(setting.reward_max, math.sqrt(setting.outputs * setting.kernel_bound))
+
+
+def optimism_weight(
+    setting: Setting, width: ArrayLike, version: Version = "corrected"
+) -> Float[np.ndarray, "..."]:
+    """Return λ̃ = max{R_max, sup‖σ‖}·T/σ·β of the episodic bound."""
+    return uncertainty_weight(_intrinsic(setting, version), width)
+
+
+def optimism_penalty(
+    setting: Setting,
+    coefficient: ArrayLike,
+    drift: ArrayLike,
+    version: Version = "corrected",
+) -> Float[np.ndarray, "..."]:
+    """Return B̃ = ξ·max{R_max, sup‖σ‖}·T²/σ·Σ‖f_{s+1} − f_s‖ of the episodic bound."""
+    return drift_penalty(_intrinsic(setting, version), coefficient, drift)
+
+
+def _intrinsic(setting: Setting, version: Version) -> Setting:
+    return replace(setting, reward_max=reward_scale(setting, version))
+
+
+def performance_difference_bound(
+    setting: Setting, weight: ArrayLike, uncertainty: ArrayLike, penalty: ArrayLike
+) -> Float[np.ndarray, "..."]:
+    """Return λ·Σ + B, cut at R_max·T, beyond which no two returns differ.
+
+    Σ is the smaller of Σ(π, f_n) and Σ(π, μ), or either.
+    """
+    bound = np.add(np.multiply(weight, uncertainty), penalty)
+    return np.asarray(np.minimum(bound, setting.reward_max * setting.steps))
+
+
+@dataclass(frozen=True)
+class RegretTerms:
+    """A regret bound as its two terms."""
+
+    learning: Float[np.ndarray, "..."]
+    """What is paid for not knowing the dynamics yet."""
+    drift: Float[np.ndarray, "..."]
+    """What is paid for data of older dynamics."""
+
+    @property
+    def total(self) -> Float[np.ndarray, "..."]:
+        """Return learning + drift."""
+        return np.asarray(self.learning + self.drift)
+
+
+def episodic_regret_bound(
+    weight: ArrayLike, uncertainty: ArrayLike, penalty: ArrayLike
+) -> RegretTerms:
+    """Return (λ̃² + 2λ̃)·Σ(π_n, f_n) and (λ̃ + 2)·B̃, episode by episode."""
+    weight = np.asarray(weight)
+    learning = (weight**2 + 2 * weight) * np.asarray(uncertainty)
+    return RegretTerms(
+        np.asarray(learning), np.asarray((weight + 2) * np.asarray(penalty))
+    )
+
+
+# ---- N episodes ----------------------------------------------------------------------
 
 
 def variance_constant(setting: Setting) -> float:
@@ -68,7 +175,6 @@ def uncertainty_bound(
     episode of a group, all earlier episodes of the group, so it does no worse.
     """
     _require_span(episodes, span)
-    require_version(version)
     groups = math.ceil(episodes / span) if version == "corrected" else episodes / span
     squared = variance_constant(setting) * setting.steps**2 * gain
     return math.sqrt(episodes * groups * squared)
@@ -84,44 +190,22 @@ def regret_bound(
     scheme: Scheme = "reset",
     version: Version = "corrected",
 ) -> RegretTerms:
-    """Return the two terms of Theorem 1 for N episodes.
+    """Return the two terms of Theorem 1 for N episodes, P_N and γ_p of p·T points.
 
-    Args:
-        setting: The problem's constants.
-        episodes: N.
-        span: p, the reset period H or the window w; at most N.
-        variation: P_N.
-        gain: γ_p, for p·T points.
-        scheme: ``reset``, ``window``, or ``keep_all`` for p = N.
-        version: ``printed`` or ``corrected``.
+    The span p is the reset period H or the window w; for ``keep_all`` it is N.
     """
+    span = episodes if scheme == "keep_all" else span
     _require_span(episodes, span)
     at_least("The variation P_N", variation, 0)
     at_least("The information gain γ_p", gain, 0)
-    if scheme == "keep_all":
-        require(
-            span == episodes,
-            f"Keeping all data means p = N; received p = {span} and N = {episodes}.",
-        )
-    width = width_of(
-        setting,
-        gain,
-        scheme=scheme,
-        span=span,
-        episode=episodes,
-        episodes=episodes,
-        version=version,
-    )
+    rule: dict[str, Any] = {"scheme": scheme, "span": span, "version": version}
+    width = width_of(setting, gain, episode=episodes, episodes=episodes, **rule)
+    coefficient = coefficient_of(setting, gain, span, version)
     return episodic_regret_bound(
         optimism_weight(setting, width, version),
         uncertainty_bound(setting, episodes, span, gain, version),
         # Each increment is in the data of at most p episodes.
-        optimism_penalty(
-            setting,
-            coefficient_of(setting, gain, span, version),
-            span * variation,
-            version,
-        ),
+        optimism_penalty(setting, coefficient, span * variation, version),
     )
 
 
@@ -129,15 +213,8 @@ def stationary_regret_bound(
     setting: Setting, *, episodes: int, gain: float, version: Version = "corrected"
 ) -> float:
     """Return the bound of OMBRL without drift: p = N and P_N = 0, O(√(N·γ_N³))."""
-    terms = regret_bound(
-        setting,
-        episodes=episodes,
-        span=episodes,
-        variation=0.0,
-        gain=gain,
-        scheme="keep_all",
-        version=version,
-    )
+    rule: dict[str, Any] = {"scheme": "keep_all", "span": episodes, "version": version}
+    terms = regret_bound(setting, episodes=episodes, variation=0.0, gain=gain, **rule)
     return float(terms.total)
 
 
@@ -151,10 +228,8 @@ class Choice:
     """The span p with the smallest bound, and the trade-off it was chosen from."""
 
     span: int
-    spans: Int[np.ndarray, " N"]
-    """1 … N."""
     terms: RegretTerms
-    """Learning and drift term for every span."""
+    """Learning and drift term for every span 1 … N."""
     trivial: float
     """N·T·R_max."""
 
@@ -162,11 +237,6 @@ class Choice:
     def bound(self) -> float:
         """Return the smallest bound."""
         return float(self.terms.total[self.span - 1])
-
-    @property
-    def is_vacuous(self) -> bool:
-        """Whether even the smallest bound exceeds what any policy could lose."""
-        return self.bound >= self.trivial
 
 
 def best_span(
@@ -184,25 +254,18 @@ def best_span(
     say anything about the regret; ties go to the smaller span.
     """
     require_episodes(episodes)
-    spans = np.arange(1, episodes + 1)
+    rule: dict[str, Any] = {"scheme": scheme, "version": version}
+    rule |= {"episodes": episodes, "variation": variation}
     bounds = [
-        regret_bound(
-            setting,
-            episodes=episodes,
-            span=int(span),
-            variation=variation,
-            gain=gain_of_span(int(span)),
-            scheme=scheme,
-            version=version,
-        )
-        for span in spans
+        regret_bound(setting, span=span, gain=gain_of_span(span), **rule)
+        for span in range(1, episodes + 1)
     ]
     terms = RegretTerms(
         np.array([float(one.learning) for one in bounds]),
         np.array([float(one.drift) for one in bounds]),
     )
-    best = int(np.argmin(terms.total))
-    return Choice(best + 1, spans, terms, trivial_regret(setting, episodes))
+    best = int(np.argmin(terms.total)) + 1
+    return Choice(best, terms, trivial_regret(setting, episodes))
 
 
 def regret_orders(

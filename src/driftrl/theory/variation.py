@@ -60,23 +60,11 @@ def variation_budget(increments: Float[np.ndarray, "K S"]) -> float:
     return float(increments.sum())
 
 
-@dataclass(frozen=True)
-class NormEstimate:
-    """What data say about the norm of a function, one number an output."""
-
-    norm: Float[np.ndarray, " S"]
-    """The estimate; from exact values a lower bound, rising with more points."""
-    error: Float[np.ndarray, " S"]
-    """Standard error from noise; 0 for exact values."""
-    growth: Float[np.ndarray, " S"]
-    """Norm from all points less that from half: near 0 if more would change little."""
-
-
 def norm_from_values(
     kernel: KernelFunction,
     points: Float[np.ndarray, "N D"],
     values: Float[np.ndarray, "N S"],
-) -> NormEstimate:
+) -> Float[np.ndarray, " S"]:
     """Return √(dᵀK⁻¹d), the smallest norm of a function with the values d.
 
     No function through these values has a smaller norm, so this is a lower bound on
@@ -84,23 +72,11 @@ def norm_from_values(
     points.  It never falls when points are added, and for points that fill the domain
     it converges to ‖g‖ if g is in the RKHS, and grows without bound if not.
     """
-    _require_rows(points, values)
-    half = len(points) // 2
-    whole, part = (
-        np.sqrt(_squared_norms(kernel, points[:count], values[:count]))
-        for count in (len(points), half)
-    )
-    return NormEstimate(whole, np.zeros_like(whole), whole - part)
-
-
-def _squared_norms(
-    kernel: KernelFunction, points: np.ndarray, values: np.ndarray
-) -> Float[np.ndarray, " S"]:
     gram = kernel(points, points)
     nugget = _INTERPOLATION_NUGGET * float(np.mean(np.diag(gram)))
     factor = cho_factor(gram + nugget * np.eye(len(points)), lower=True)
     squares = np.sum(values * cho_solve(factor, values), axis=0)
-    return np.maximum(squares, 0.0)
+    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def norm_from_noisy_values(
@@ -108,8 +84,8 @@ def norm_from_noisy_values(
     points: Float[np.ndarray, "N D"],
     values: Float[np.ndarray, "N S"],
     noise_std: float,
-) -> NormEstimate:
-    """Return the norm of the ridge fit to noisy differences, its noise taken out.
+) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
+    """Return the norm of the ridge fit to noisy differences, and its standard error.
 
     With d = g + ε, ε of variance τ², A = (K + τ²I)⁻¹ and M = A·K·A, the fit has the
     squared norm dᵀMd, of mean gᵀMg + τ²·tr M.  The estimate is max(0, dᵀMd − τ²·tr M),
@@ -123,31 +99,20 @@ def norm_from_noisy_values(
             both systems have process noise σ.
         noise_std: τ.
     """
-    _require_rows(points, values)
     positive("The noise of the differences", noise_std)
-    half = len(points) // 2
-    squares, spread = _debiased(kernel, points, values, noise_std)
-    former, _ = _debiased(kernel, points[:half], values[:half], noise_std)
-    norm = np.sqrt(squares)
-    # d√x = dx/(2√x); near zero the square itself is the scale of the error.
-    error = np.where(norm**2 > spread, spread / (2 * norm + 1e-300), np.sqrt(spread))
-    return NormEstimate(norm, error, norm - np.sqrt(former))
-
-
-def _debiased(
-    kernel: KernelFunction, points: np.ndarray, values: np.ndarray, noise_std: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return max(0, dᵀMd − τ²·tr M), and the standard deviation of dᵀMd."""
     noise = noise_std**2
     eigenvalues, basis = np.linalg.eigh(kernel(points, points))
     eigenvalues = np.maximum(eigenvalues, 0.0)
     weights = eigenvalues / (eigenvalues + noise) ** 2  # eigenvalues of M
     rotated = (basis.T @ values) ** 2
-    plain = weights @ rotated - noise * weights.sum()
+    square = np.maximum(weights @ rotated - noise * weights.sum(), 0.0)
     # gᵀM²g is estimated like gᵀMg, its own noise taken out.
     second = np.maximum(weights**2 @ rotated - noise * np.sum(weights**2), 0.0)
-    variance = 2 * noise**2 * np.sum(weights**2) + 4 * noise * second
-    return np.maximum(plain, 0.0), np.sqrt(variance)
+    spread = np.sqrt(2 * noise**2 * np.sum(weights**2) + 4 * noise * second)
+    norm = np.sqrt(square)
+    # d√x = dx/(2√x); near zero the square itself is the scale of the error.
+    error = np.where(square > spread, spread / (2 * norm + 1e-300), np.sqrt(spread))
+    return norm, error
 
 
 def variation_of_systems(
@@ -164,7 +129,7 @@ def variation_of_systems(
     require(len(values) >= 2, "A variation needs at least two systems.")
     pairs = zip(values[1:], values[:-1], strict=True)
     found = [
-        float(norm_from_values(kernel, points, later - former).norm.sum())
+        float(norm_from_values(kernel, points, later - former).sum())
         for later, former in pairs
     ]
     return sum(found), np.array(found)
@@ -196,11 +161,3 @@ def pendulum_direction(
         positive(f"The pendulum's {name}", value)
     speed = 3.0 * time_step / (mass * length**2)
     return np.array([speed * time_step, speed])
-
-
-def _require_rows(points: np.ndarray, values: np.ndarray) -> None:
-    require(
-        len(points) == len(values) and len(points) >= 2,
-        "A norm is estimated from at least two points with a value each, received "
-        f"{len(points)} points and {len(values)} values.",
-    )

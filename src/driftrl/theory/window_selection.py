@@ -23,16 +23,17 @@ import numpy as np
 from jaxtyping import Float
 
 from driftrl.errors import at_least, require
+from driftrl.theory.confidence import Setting, require_episodes
+from driftrl.theory.estimate_constants import estimate_constants, gain_curve
 from driftrl.theory.information import growth_rate, scaled_rate
-from driftrl.theory.performance import RegretTerms
 from driftrl.theory.regret_bound import (
     Choice,
     GainOfSpan,
+    RegretTerms,
     best_span,
     regret_orders,
     tuned_span,
 )
-from driftrl.theory.setting import Setting, require_episodes
 from driftrl.types import Episode
 
 if TYPE_CHECKING:
@@ -106,16 +107,10 @@ class Tradeoff:
         """Return everything as JSON types."""
         constants = curve = None
         if self.reset and self.window and self.terms:
-            constants = {
-                "H": self.reset.span,
-                "w": self.window.span,
-                "bound": self.reset.bound,
-                "trivial": self.reset.trivial,
-            }
-            curve = {
-                "learning": self.terms.learning.tolist(),
-                "drift": self.terms.drift.tolist(),
-            }
+            constants = {"H": self.reset.span, "w": self.window.span}
+            constants |= {"bound": self.reset.bound, "trivial": self.reset.trivial}
+            terms = asdict(self.terms)
+            curve = {name: values.tolist() for name, values in terms.items()}
         return {
             "H": self.span,
             "w": self.span,
@@ -153,12 +148,13 @@ def choose_window(
         not missing,
         f"Choosing a window needs {', '.join(missing)}, or a run to estimate from.",
     )
-    require_episodes(values["episodes"])
-    at_least("The dimension", values["dimension"], 1)
+    episodes, dimension = values["episodes"], values["dimension"]
+    require_episodes(episodes)
+    at_least("The dimension", dimension, 1)
     setting = Setting(
         rkhs_bound=values.get("rkhs_bound", 1.0),
         noise_std=values.get("noise", 0.1),
-        outputs=values.get("outputs", max(1, values["dimension"] - 1)),
+        outputs=values.get("outputs", max(1, dimension - 1)),
         failure_probability=problem.delta,
         steps=values["steps"],
         reward_max=values.get("reward_max", 1.0),
@@ -167,12 +163,28 @@ def choose_window(
     if estimated and variation is None:
         # The same drift per episode in a run of another length.
         pace = estimated["variation"] / (estimated["episodes"] - 1)
-        variation = pace * (values["episodes"] - 1)
+        variation = pace * (episodes - 1)
+    # γ_p: greedy where that is quick, else the known rate through one γ.
+    curve = np.empty(0)
+    if "gain" in values:
+        at_least("The gain", values["gain"], 0)
+        count = episodes if problem.gain is not None else len(data)
+        anchor = (count * setting.steps, values["gain"])
+    else:
+        total = episodes * setting.steps
+        shape = (problem.kernel, dimension, problem.length_scale)
+        curve = gain_curve(*shape, setting.noise_std, total)
+        anchor = (len(curve), float(curve[-1]))
+    points = setting.steps * np.arange(1, episodes + 1)
+    # The rates hold from two points on.
+    gains = scaled_rate(problem.kernel, np.maximum(2, points), dimension, anchor)
+    near = points <= len(curve)
+    gains[near] = curve[points[near] - 1]
     tradeoff = choose(
         setting,
-        episodes=values["episodes"],
+        episodes=episodes,
         variation=variation,
-        gain_of_span=_gain_of_span(problem, values, setting, len(data)),
+        gain_of_span=lambda span: float(gains[span - 1]),
     )
     return replace(tradeoff, estimated=estimated or None)
 
@@ -186,11 +198,7 @@ def choose(
 ) -> Tradeoff:
     """Return the trade-off of a run of N episodes from all constants.
 
-    Args:
-        setting: The problem's constants.
-        episodes: N.
-        variation: P_N, or None: then only the paper's H ∝ γ_N^{1/4}·√N is known.
-        gain_of_span: γ_p.
+    Without P_N only the paper's H ∝ γ_N^{1/4}·√N is known.
     """
     require_episodes(episodes)
     gain = gain_of_span(episodes)
@@ -203,15 +211,10 @@ def choose(
     terms = regret_orders(episodes, spans, variation, gain)
     gains = np.array([gain_of_span(int(span)) for span in spans])
     growing = regret_orders(episodes, spans, variation, gains)
+    known: dict[str, Any] = {"episodes": episodes, "variation": variation}
+    known["gain_of_span"] = gain_of_span
     reset, window = (
-        best_span(
-            setting,
-            episodes=episodes,
-            variation=variation,
-            gain_of_span=gain_of_span,
-            scheme=scheme,
-        )
-        for scheme in ("reset", "window")
+        best_span(setting, scheme=scheme, **known) for scheme in ("reset", "window")
     )
     return Tradeoff(
         setting=setting,
@@ -228,42 +231,10 @@ def choose(
     )
 
 
-def _gain_of_span(
-    problem: Problem, values: dict[str, Any], setting: Setting, recorded: int
-) -> GainOfSpan:
-    """Return γ_p: greedy where that is quick, else the known rate through one γ."""
-    from driftrl.theory.estimate_constants import gain_curve
-
-    episodes, dimension = values["episodes"], values["dimension"]
-    curve = np.empty(0)
-    if problem.gain is not None:
-        at_least("The gain", problem.gain, 0)
-        anchor = (episodes * setting.steps, problem.gain)
-    elif recorded:
-        anchor = (recorded * setting.steps, values["gain"])
-    else:
-        curve = gain_curve(
-            problem.kernel,
-            dimension,
-            problem.length_scale,
-            setting.noise_std,
-            episodes * setting.steps,
-        )
-        anchor = (len(curve), float(curve[-1]))
-    points = setting.steps * np.arange(1, episodes + 1)
-    # The rates hold from two points on.
-    gains = scaled_rate(problem.kernel, np.maximum(2, points), dimension, anchor)
-    near = points <= len(curve)
-    gains[near] = curve[points[near] - 1]
-    return lambda span: float(gains[span - 1])
-
-
 def _estimate(
     data: Sequence[Episode], thetas: Float[np.ndarray, " N"] | None
 ) -> dict[str, Any]:
     """Estimate the constants of the bound from a run, by the names of ``Problem``."""
-    from driftrl.theory.estimate_constants import estimate_constants
-
     require(len(data) >= 2, f"Estimating P_N takes 2 episodes, found {len(data)}.")
     known = thetas is not None and bool(np.isfinite(thetas).all())
     constants = estimate_constants(data, thetas if known else None)
