@@ -65,26 +65,24 @@ def shown(value: Any) -> str:
 
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse a setting that is not a number of at least ``least``."""
-    require(
-        least <= value < math.inf,
-        f"{name} must be a number of at least {least:g}, received {shown(value)}.",
-    )
+    if not least <= value < math.inf:
+        raise _out_of_range(name, f"be a number of at least {least:g}", value)
 
 
 def positive(name: str, value: float) -> None:
     """Refuse a setting that is not a positive number."""
-    require(
-        0 < value < math.inf,
-        f"{name} must be positive, received {shown(value)}.",
-    )
+    if not 0 < value < math.inf:
+        raise _out_of_range(name, "be positive", value)
 
 
 def share(name: str, value: float) -> None:
     """Refuse a setting that is not a number from 0 to 1."""
-    require(
-        0 <= value <= 1,
-        f"{name} must lie in [0, 1], received {shown(value)}.",
-    )
+    if not 0 <= value <= 1:
+        raise _out_of_range(name, "lie in [0, 1]", value)
+
+
+def _out_of_range(name: str, what: str, value: float) -> InputError:
+    return InputError(f"{name} must {what}, received {shown(value)}.")
 
 
 def counted(count: int, noun: str) -> str:

@@ -16,13 +16,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     disk before they take the name of the target.  If anything goes wrong before that,
     be it a full disk or an interrupt, the temporary file is removed, the target is what
     it was, and the error travels on.
-
-    Args:
-        path: The file to write; its directory must exist.
-        data: The complete content.
-
-    Raises:
-        OSError: The file could not be written.
     """
     # Random, because processes that share a directory may write the same file at once.
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"

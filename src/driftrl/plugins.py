@@ -7,7 +7,6 @@ files, and given on the command line, as the path from which it can be imported.
 import importlib
 import os
 import sys
-from pathlib import PurePath
 from typing import Any
 
 from driftrl.errors import InputError, require
@@ -24,11 +23,16 @@ def load_object(path: str) -> Any:
             module raises an error while it is imported.
     """
     module_name, _, name = path.partition(":")
-    _check_module_name(path, module_name, name)
+    is_file = module_name.endswith(".py")
+    names = [*module_name.split("."), *name.split(".")]
+    require(
+        not is_file and all(part.isidentifier() for part in names),
+        "An import path is MODULE:NAME, such as my_module:MyRule, and names no file; "
+        f"received {path!r}.",
+    )
     value = _import(module_name)
     for part in name.split("."):
-        if not hasattr(value, part):
-            raise InputError(_no_such_name(module_name, name))
+        require(hasattr(value, part), _no_such_name(module_name, name))
         value = getattr(value, part)
     return value
 
@@ -94,17 +98,3 @@ def _no_such_name(module_name: str, name: str) -> str:
             "that script with the object."
         )
     return f"The module {module_name!r} has no {name!r}."
-
-
-def _check_module_name(path: str, module_name: str, name: str) -> None:
-    if set(module_name) & {"/", "\\"} or module_name.endswith(".py"):
-        parts = PurePath(module_name.replace("\\", "/")).with_suffix("").parts
-        dotted = ".".join(part for part in parts if part not in (".", "..", "/"))
-        raise InputError(
-            f"{path!r} names a file. Name the module instead: {dotted}:{name}"
-        )
-    names = [*module_name.split("."), *name.split(".")]
-    require(
-        all(part.isidentifier() for part in names),
-        f"An import path is MODULE:NAME, such as my_module:MyRule; received {path!r}.",
-    )

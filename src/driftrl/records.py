@@ -12,14 +12,13 @@ import operator
 import os
 import sys
 import time
-import tomllib
 import zlib
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self, get_type_hints
 
 from driftrl.config.toml import read_toml, upgraded
-from driftrl.errors import CorruptFile, require
+from driftrl.errors import CorruptFile, InputError, require
 from driftrl.io import flush_directory, write_atomically
 from driftrl.types import EpisodeRecord
 
@@ -33,15 +32,12 @@ BESIDE_SETTINGS = ("versions", "changes")
 """Tables in a run's configuration file that are no settings."""
 
 _OPTIONAL_FLOAT = float | None
-_HINTS = get_type_hints(EpisodeRecord)
-COLUMNS: dict[str, Any] = {
-    column.name: _HINTS[column.name] for column in fields(EpisodeRecord)
-}
+COLUMNS: dict[str, Any] = get_type_hints(EpisodeRecord)
 """Type of each column of a record, in the order in which they are written."""
 _DEFAULTS: dict[str, Any] = {
-    column.name: column.default
+    column.name: None if column.default is MISSING else column.default
     for column in fields(EpisodeRecord)
-    if column.default is not MISSING
+    if column.default is not MISSING or COLUMNS[column.name] == _OPTIONAL_FLOAT
 }
 _LEAST = {"episode": 1, "steps": 1, "first_retained": 1, "transitions": 0}
 _MOST = 2**53  # beyond it, a number in JSON need not be exact
@@ -152,12 +148,8 @@ def readable_records(
 
 def has_torn_row(path: str | Path) -> bool:
     """Return whether the last line of a record is unterminated, so that it is lost."""
-    path = Path(path)
-    if not path.is_file() or path.stat().st_size == 0:
-        return False
-    with open(path, "rb") as record:
-        record.seek(-1, os.SEEK_END)
-        return record.read() != b"\n"
+    content = Path(path).read_bytes() if Path(path).is_file() else b""
+    return content[-1:] not in (b"", b"\n")
 
 
 def truncate_records(path: str | Path, episodes: int) -> None:
@@ -167,7 +159,6 @@ def truncate_records(path: str | Path, episodes: int) -> None:
     it will write them again.
     """
     path = Path(path)
-    require(episodes >= 0, f"Cannot keep {episodes} rows of {path}; 0 is the fewest.")
     lines = _complete_lines(path)
     if len(lines) < episodes:
         raise CorruptFile(
@@ -224,7 +215,7 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def _from_json(row: dict[str, Any], name: str, where: str) -> Any:
     kind: Any = COLUMNS[name]
-    if name not in row and name not in _DEFAULTS and kind != _OPTIONAL_FLOAT:
+    if name not in row and name not in _DEFAULTS:
         raise _damaged(f"{where} has no column {name!r}")
     value: Any = row.get(name, _DEFAULTS.get(name))
     if value is None and kind in (float, _OPTIONAL_FLOAT):
@@ -234,9 +225,9 @@ def _from_json(row: dict[str, Any], name: str, where: str) -> Any:
         return value
     if kind is int and type(value) is int and _LEAST[name] <= value <= _MOST:
         return value
-    is_float = kind in (float, _OPTIONAL_FLOAT) and type(value) is not bool
     # The comparison is exact, also for integers too large for a float.
-    if is_float and isinstance(value, int | float) and abs(value) <= _LARGEST:
+    is_number = kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float)
+    if is_number and abs(value) <= _LARGEST:
         return float(value)
     shown = type(value).__name__ if isinstance(value, list | dict) else str(value)[:40]
     wanted = getattr(kind, "__name__", "float")
@@ -275,8 +266,7 @@ class Run:
     @property
     def label(self) -> str:
         """Name by which the run is spoken of: task, method, variant and seed."""
-        method = f"{self.config['method']} {self.variant}".strip().replace(" ", "-")
-        return f"{self.task}-{method}-s{self.seed}"
+        return f"{self.task}-{self.method.replace(' ', '-')}-s{self.seed}"
 
     @property
     def planned_episodes(self) -> int:
@@ -326,29 +316,23 @@ def load_runs(directory: str | Path) -> list[Run]:
 def run_directories(directory: str | Path) -> list[Path]:
     """Return the directory itself if it is that of a run, or those of its runs."""
     directory = Path(directory)
-    require(directory.exists(), f"There is no directory {directory}.")
-    require(
-        directory.is_dir(),
-        f"{directory} is a file, not a directory of runs. Name the directory of a run "
-        "or that into which `driftrl study` has written.",
-    )
+    require(directory.is_dir(), f"There is no directory {directory}.")
     if (directory / CONFIG_FILE).is_file():
         return [directory]
-    require(any(directory.iterdir()), f"The directory {directory} is empty.")
-    found = [path.parent for path in directory.glob(f"*/{CONFIG_FILE}")]
+    runs = [path.parent for path in directory.glob(f"*/{CONFIG_FILE}")]
     require(
-        bool(found),
+        bool(runs),
         f"There are no runs in {directory}: neither it nor a directory in it holds "
         f"a {CONFIG_FILE}. Name the directory of a run or of a study.",
     )
-    return found
+    return runs
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = tomllib.loads(path.read_bytes().decode())
-    except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"{path} is not valid TOML: {error}.") from error
+        config = read_toml(path)
+    except InputError as error:
+        raise CorruptFile(str(error)) from None
     for key, kind in {"task": str, "method": str, "seed": int, "episodes": int}.items():
         if type(config.get(key)) is not kind:
             raise CorruptFile(
