@@ -21,13 +21,6 @@ def test_content_is_written_and_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_bytes(b"")
-    write_atomically(tmp_path / "file", b"")
-    mode = (tmp_path / "file").stat().st_mode
-    assert mode == (tmp_path / "plain").stat().st_mode
-
-
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
 )
@@ -49,11 +42,6 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_missing_directory_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_atomically(tmp_path / "nowhere" / "file", b"")
 
 
 def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:

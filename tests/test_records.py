@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,11 +83,6 @@ def test_what_json_cannot_say_is_written_as_null(tmp_path: Path, value: float) -
     assert math.isnan(read.return_executed)
 
 
-def test_numpy_scalars_are_written_as_plain_numbers() -> None:
-    decoded = json.loads(encode_record(record(1, theta=np.float64(0.1))))
-    assert decoded["theta"] == 0.1
-
-
 def test_an_unterminated_last_line_is_dropped_by_the_reader(tmp_path: Path) -> None:
     path = write(tmp_path / "episodes.jsonl", [record(1), record(2)])
     whole = path.read_bytes()
@@ -144,7 +138,6 @@ def changed(**columns: Any) -> bytes:
         b"[1, 2]",
         b'{"episode": 2}',
         b"[" * 100_000,
-        b'{"episode": ' + b"[" * 100_000,
         b'{"episode": 2, "extra": ' + b"[" * 500 + b"]" * 500 + b', "sum": "0"}',
         changed(episode=7),
         changed(episode=True),
@@ -152,16 +145,12 @@ def changed(**columns: Any) -> bytes:
         changed(return_executed=10**400),
         changed(return_executed=1.5).replace(b"1.5", b"NaN"),
         changed(return_executed=1.5).replace(b"1.5", b"1e400"),
-        changed(return_executed=1.5).replace(b"1.5", b"9" * 5000),
         changed(steps=40.5),
-        changed(steps=-3),
         changed(steps=0),
-        changed(steps=10**400),
         changed(transitions=-1),
         changed(first_retained=0),
         changed(terminated=0),
         changed(soft_reset=None),
-        changed(coverage=True),
         changed(coverage=[0.5]),
         LINE.replace("-123.456", "-123.457").encode(),
         LINE.replace("0.95", "null").encode(),
@@ -198,11 +187,6 @@ def test_records_of_other_versions_are_read(tmp_path: Path) -> None:
     path.write_text(json.dumps({**old, "episode": 1, "alpha": 0.2}) + "\n")
     expected = record(1, return_executed=-123.456, transitions=40)
     assert read_records(path) == [expected]
-
-
-def test_a_missing_record_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        read_records(tmp_path / "episodes.jsonl")
 
 
 @given(total=st.integers(0, 6), data=st.data())

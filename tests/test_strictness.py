@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from driftrl.errors import InputError, require
+from driftrl.errors import require
 from driftrl.types import Data
 
 
@@ -46,17 +46,6 @@ def test_shapes_are_checked():
 def test_types_are_checked():
     with pytest.raises(TypeCheckError, match="message"):
         require(True, 1)  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.usefixtures("unchecked_types")
-def test_type_checks_can_be_left_out():
-    assert data(actions=4).actions.shape == (4, 1)
-    with pytest.raises(InputError, match="1"):
-        require(False, 1)  # pyright: ignore[reportArgumentType]
-
-
-def test_floats_have_32_bits_by_default():
-    assert jnp.ones(1).dtype == jnp.float32
 
 
 @pytest.mark.usefixtures("x64")

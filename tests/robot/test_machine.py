@@ -1,6 +1,5 @@
 """Gymnasium environments as machines, and the thread that calls them."""
 
-import threading
 from typing import Any
 
 import gymnasium
@@ -9,7 +8,7 @@ import pytest
 
 from driftrl.envs.drifting import make_env
 from driftrl.errors import InputError
-from driftrl.robot.machine import Machine, MachineThread, Sample
+from driftrl.robot.machine import Machine
 from driftrl.robot.protocol import Begin
 
 
@@ -28,16 +27,11 @@ def test_a_task_is_a_machine() -> None:
     machine.close()
 
 
-def test_theta_is_told_only_where_it_is_known() -> None:
-    machine = Machine(make_env("pendulum"), name="mine", steps=40)
-    assert machine.reset(Begin(1, 0, None)).theta is None
-
-
-def test_the_switch_is_thrown() -> None:
+def test_theta_is_known_and_the_switch_thrown_if_there_are_any() -> None:
     thrown: list[bool] = []
-    machine = Machine(
-        make_env("pendulum"), name="mine", steps=40, halt=lambda: thrown.append(True)
-    )
+    halt = lambda: thrown.append(True)
+    machine = Machine(make_env("pendulum"), name="mine", steps=40, halt=halt)
+    assert machine.reset(Begin(1, 0, None)).theta is None
     machine.halt()
     assert thrown == [True]
 
@@ -64,27 +58,3 @@ def test_other_environments_are_refused(
 ) -> None:
     with pytest.raises(InputError):
         Machine(Odd(observed, chosen), name="odd", steps=5)
-
-
-def test_thread_says_when_it_is_busy() -> None:
-    thread, gate = MachineThread("test"), threading.Event()
-    sample = Sample(np.zeros(1))
-
-    def hang() -> Sample:
-        gate.wait(10)
-        return sample
-
-    assert not thread.busy
-    first = thread.call(hang)
-    assert thread.busy
-    gate.set()
-    assert first.result(timeout=10) is sample
-    assert not thread.busy
-
-    def fail() -> Sample:
-        raise ValueError("broken")
-
-    second = thread.call(fail)
-    assert isinstance(second.exception(timeout=10), ValueError)
-    assert thread.call(hang).result(timeout=10) is sample
-    thread.close()

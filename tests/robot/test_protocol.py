@@ -19,13 +19,11 @@ from driftrl.robot.protocol import (
     Action,
     Alive,
     Begin,
-    Code,
     Hello,
     Malformed,
     Message,
     Observation,
     Preparing,
-    Refusal,
     Refused,
     Stopped,
     Welcome,
@@ -40,36 +38,6 @@ def packed(value: Any) -> bytes:
     return data
 
 
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
-VECTORS = st.lists(NUMBERS, max_size=20).map(tuple)
-TEXTS = st.text(max_size=MAX_TEXT)
-EPISODES = st.integers(1, 2**63 - 1)
-STEPS = st.integers(0, 2**63 - 1)
-SIZES = st.integers(1, MAX_VECTOR)
-POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
-# Built in the test: the checks of types draw at random, which strategies may not.
-FIELDS = st.one_of(
-    st.tuples(st.just(Hello), st.just(VERSION), TEXTS),
-    st.tuples(
-        st.just(Welcome),
-        *(STEPS, TEXTS, SIZES, SIZES, POSITIVE, POSITIVE, EPISODES),
-        *(st.booleans(), st.booleans()),
-    ),
-    st.tuples(st.just(Refused), STEPS, st.sampled_from(get_args(Refusal)), TEXTS),
-    st.tuples(st.just(Begin), EPISODES, STEPS, st.none() | STEPS),
-    st.tuples(st.just(Preparing), EPISODES),
-    st.tuples(
-        st.just(Observation),
-        *(EPISODES, STEPS, VECTORS, NUMBERS, st.booleans(), st.booleans()),
-        *(st.none() | NUMBERS, VECTORS),
-    ),
-    st.tuples(st.just(Action), EPISODES, STEPS, VECTORS),
-    st.tuples(st.just(Abort), EPISODES),
-    st.tuples(
-        st.just(Stopped), EPISODES, STEPS, st.sampled_from(get_args(Code)), TEXTS
-    ),
-    st.tuples(st.just(Alive)),
-)
 EXAMPLES: list[Message] = [
     Hello(VERSION, "a secret of some length"),
     Welcome(VERSION, "car", 13, 2, 1 / 30, 1 / 60, 200, True, True),
@@ -84,10 +52,8 @@ EXAMPLES: list[Message] = [
 ]
 
 
-@given(FIELDS)
-def test_a_message_comes_back_as_it_was(made_of: tuple[Any, ...]) -> None:
-    kind, *values = made_of
-    message = kind(*values)
+@pytest.mark.parametrize("message", EXAMPLES)
+def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert decode(encode(message)) == message
 
 
@@ -166,28 +132,6 @@ def test_hello_of_another_version_is_understood(others: dict[str, Any]) -> None:
     assert decode(data) == Hello(VERSION + 1, "")
 
 
-def random_object(source: random.Random, depth: int = 0) -> Any:
-    kinds = 9 if depth < 3 else 7
-    kind = source.randrange(kinds)
-    if kind == 7:
-        return [random_object(source, depth + 1) for _ in range(source.randrange(5))]
-    if kind == 8:
-        names = ["type", "episode", "step", "values", "version", "token", "x", ""]
-        return {
-            source.choice(names): random_object(source, depth + 1)
-            for _ in range(source.randrange(6))
-        }
-    return [
-        None,
-        source.random() < 0.5,
-        source.randrange(-(2**63), 2**64),
-        source.choice([math.nan, math.inf, 0.0, -1.5, 1e308]),
-        source.choice(["action", "hello", "begin", "", "é" * 300]),
-        source.randbytes(source.randrange(20)),
-        msgpack.ExtType(source.randrange(128), source.randbytes(3)),
-    ][kind]
-
-
 def mutated(source: random.Random, data: bytes) -> bytes:
     changed = bytearray(data)
     for _ in range(source.randrange(1, 4)):
@@ -204,22 +148,11 @@ def mutated(source: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def nonsense(source: random.Random) -> bytes:
-    """Return bytes that are, most likely, no message, and often nearly one."""
-    match source.randrange(4):
-        case 0:
-            return source.randbytes(source.randrange(200))
-        case 1:
-            return packed(random_object(source))
-        case _:
-            return mutated(source, encode(source.choice(EXAMPLES)))
-
-
 def test_ten_thousand_messages_of_nonsense() -> None:
     source = random.Random(0)
     understood = 0
     for _ in range(10_000):
-        data = nonsense(source)
+        data = mutated(source, encode(source.choice(EXAMPLES)))
         try:
             message = decode(data)
         except Malformed as malformed:

@@ -79,7 +79,6 @@ def main(argv: list[str]) -> int:
     timing = Timing(
         period=arguments.period,
         deadline=arguments.deadline,
-        lateness=arguments.deadline / 2,
         coast=arguments.coast,
         real_time=arguments.real_time,
     )

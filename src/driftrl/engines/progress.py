@@ -171,7 +171,7 @@ def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> C
 def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
     # The heartbeat first: a run that ends in between then counts as finished.
     is_active = is_running(path)
-    config, error = _read_config(path / CONFIG_FILE)
+    config, error = (planned, "") if planned else _read_config(path / CONFIG_FILE)
     rows, damage = _read_rows(path / RECORDS_FILE)
     error = error or damage
     # A failed process prints why at its end; after a warning further episodes follow.
@@ -181,7 +181,6 @@ def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
         job = json.loads(_tail(path / JOB_FILE))
     except ValueError:
         job = None
-    config = config or planned
     newest = rows[-1] if rows else {}
     episodes, goal = newest.get("episode", 0), config.get("episodes")
     if isinstance(goal, int) and episodes >= goal:

@@ -125,7 +125,8 @@ class Controller:
             asked, deadline = now(), self._deadline()
             action = actor.act(self.step, deadline)
             if action is None:
-                raise Interrupted("deadline", f"No action came {self._allowed()}.")
+                allowed = f"{1e3 * self.timing.answer_seconds:.4g} ms"
+                raise Interrupted("deadline", f"No action came within {allowed}.")
             wanted = self.machine.action_size
             if action.shape != (wanted,) or not np.isfinite(action).all():
                 raise Interrupted(
@@ -145,19 +146,11 @@ class Controller:
 
     def _deadline(self) -> float:
         """Return when the answer to observation k is due."""
-        if not self.timing.real_time:
-            return now() + self.timing.patience
-        due = self._moment() + self.timing.deadline * self.timing.period
+        due = self._moment() + self.timing.answer_seconds
         if now() > due:
             late = 1e3 * (now() - self._moment())
             raise Interrupted("late", f"The robot itself was {late:.1f} ms late.")
         return due
-
-    def _allowed(self) -> str:
-        if not self.timing.real_time:
-            return f"within {self.timing.patience:g} s"
-        milliseconds = 1e3 * self.timing.deadline * self.timing.period
-        return f"before the deadline of {milliseconds:.4g} ms"
 
     def _apply(self, values: np.ndarray) -> None:
         """Put an action into force, clipped and limited in its change."""
@@ -172,9 +165,7 @@ class Controller:
 
     def _take(self) -> Sample:
         """Return the checked outcome of the action."""
-        allowed = self.timing.patience
-        if self.timing.real_time:
-            allowed = self.timing.lateness * self.timing.period
+        allowed = self.timing.late_seconds
         sample = self._result(self._moment() + allowed)
         if sample is None:
             raise Interrupted(

@@ -261,14 +261,13 @@ class Robot:
 
     def _welcome(self) -> Welcome:
         machine, timing = self._controller.machine, self._controller.timing
-        share = timing.deadline * timing.period
         return Welcome(
             version=VERSION,
             name=machine.name[:MAX_TEXT],
             observation_size=machine.observation_size,
             action_size=machine.action_size,
             period=timing.period,
-            deadline=share if timing.real_time else timing.patience,
+            deadline=timing.answer_seconds,
             steps=machine.steps,
             theta_known=machine.theta_known,
             real_time=timing.real_time,

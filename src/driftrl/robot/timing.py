@@ -19,8 +19,6 @@ class Timing:
     """Seconds from one observation to the next."""
     deadline: float = 0.5
     """Share of the period after which an answer comes too late."""
-    lateness: float = 0.25
-    """Share of the period by which an observation may be late itself."""
     coast: float = 2.0
     """Seconds for which the stop action is repeated, so that the machine rolls out."""
     reset: float = 120.0
@@ -36,11 +34,20 @@ class Timing:
         positive("reset", self.reset)
         at_least("coast", self.coast, 0)
         require(
-            0 < self.lateness < self.deadline < 1,
-            "An answer is due after the observation and before the next one: 0 < "
-            f"lateness < deadline < 1, received {self.lateness!r} and "
-            f"{self.deadline!r}.",
+            0 < self.deadline < 1,
+            "An answer is due after the observation and before the next one: deadline "
+            f"must lie in (0, 1), received {self.deadline!r}.",
         )
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long an answer may take."""
+        return self.deadline * self.period if self.real_time else self.patience
+
+    @property
+    def late_seconds(self) -> float:
+        """By how much an observation may be late itself: half as much."""
+        return self.answer_seconds / 2 if self.real_time else self.patience
 
     @property
     def coasting(self) -> int:
