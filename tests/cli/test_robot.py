@@ -92,7 +92,6 @@ OWN = """
 import gymnasium
 import numpy as np
 from pathlib import Path
-from typing import Any
 
 
 class Valve(gymnasium.Env):

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from driftrl.config.engine import EngineConfig, RayConfig, Resources
 from driftrl.config.run import RunConfig
 from driftrl.engines import launcher
 from driftrl.engines.launcher import Ended, Failure, Job, run_all
-from driftrl.errors import InputError
-from driftrl.training.study import read_study
 
 RUNS = [RunConfig("pendulum", "sombrl", seed=seed, episodes=3) for seed in (0, 1)]
 DONE = ["episode", "episode", "episode", "finish"]
@@ -139,22 +136,3 @@ def test_a_finished_run_whose_last_row_is_torn_is_resumed(tmp_path: Path) -> Non
     engine = ScriptedEngine({0: [["finish"]]})
     assert play(engine, tmp_path) == ()
     assert engine.started == [0]
-
-
-@pytest.mark.parametrize(
-    ("table", "key"),
-    [
-        ("patience_minutes = 0", "patience_minutes"),
-        ("resources = { cores = 0 }", "cores"),
-        ("slurm = { particion = 'x' }", "engine.slurm.partition"),
-        ("ray = { shared_disk = false }", "engine.ray.shared_disk"),
-    ],
-)
-def test_a_studys_engine_table_is_checked(tmp_path: Path, table: str, key: str) -> None:
-    path = tmp_path / "study.toml"
-    study = "name='s'\ntitle='t'\nsummary=''\ntask='pendulum'\nmethods=['sombrl']\n"
-    path.write_text(f"{study}seeds=[0]\n[engine]\nray = {{ address = 'auto' }}\n")
-    assert read_study(path).engine == EngineConfig(Resources(), RayConfig("auto"))
-    path.write_text(f"{study}seeds=[0]\n[engine]\n{table}\n")
-    with pytest.raises(InputError, match=key):
-        read_study(path)

@@ -27,11 +27,8 @@ Serve = Callable[..., Any]
 Connect = Callable[..., RemoteEnv]
 Knock = Callable[[str], Any]
 STOP = -0.25
+COMMANDS = [np.array([0.8 * np.sin(k + 1.0)]) for k in range(6)]
 TOKEN = "a token of enough letters"
-
-
-def commands(count: int) -> list[np.ndarray]:
-    return [np.array([0.8 * np.sin(k + 1.0)]) for k in range(count)]
 
 
 def test_wrong_version_is_refused(serve: Serve, knock: Knock) -> None:
@@ -73,7 +70,7 @@ def test_one_learner_at_a_time(serve: Serve, connect: Connect, knock: Knock) -> 
         second.send(Begin(1, 0, 5))
         second.send(Action(1, 0, (0.9,)))
         assert [second.next().code for _ in range(2)] == ["stranger", "stranger"]
-    for action in commands(6):
+    for action in COMMANDS:
         env.step(action)
     assert 0.9 not in served.machine.actions and served.stops() == []
     env.close()
@@ -93,7 +90,7 @@ def test_a_waiting_learner_never_displaces_a_busy_one(
         waiting.send(Hello(VERSION, ""))
         assert waiting.next().code == "taken"
     busy.reset(seed=1)
-    for action in commands(6):
+    for action in COMMANDS:
         busy.step(action)
     served.wait(lambda: served.log.counts["finished"] == 1)
 
@@ -123,7 +120,7 @@ def test_an_oversized_frame_is_dropped_unread(serve: Serve, connect: Connect) ->
             socket.send(encode(Hello(VERSION, "")))
             time.sleep(0.05)
     assert counts["malformed frames"] == 1
-    for action in commands(6):
+    for action in COMMANDS:
         env.step(action)
     served.wait(lambda: served.log.counts["finished"] == 1)
 
@@ -146,7 +143,7 @@ def test_nonsense_from_a_stranger_disturbs_nobody(
     served, source = serve(), random.Random(1)
     env, stranger = connect(served.address), knock(served.address)
     env.reset(seed=1)
-    for action in commands(6):
+    for action in COMMANDS:
         for _ in range(50):
             stranger.send(nonsense(source))
         env.step(action)
@@ -154,7 +151,7 @@ def test_nonsense_from_a_stranger_disturbs_nobody(
     served.wait(lambda: counts["malformed frames"] + counts["refused"] == 300)
     assert counts["finished"] == 1 and served.stops() == []
     rest = [a for a in served.machine.actions if a != STOP]
-    assert rest == [float(a[0]) for a in commands(6)]
+    assert rest == [float(a[0]) for a in COMMANDS]
 
 
 def test_nonsense_from_a_learner_is_never_an_action(serve: Serve, knock: Knock) -> None:

@@ -47,11 +47,6 @@ def test_a_robot_that_has_a_learner_is_waited_for_too(serve: Serve) -> None:
     first.close()
 
 
-def test_off_loopback_a_token_is_needed() -> None:
-    with pytest.raises(InputError):
-        RemoteEnv("tcp://192.0.2.1:5557")
-
-
 def test_steps_need_an_episode_and_actions_their_shape(serve: Serve) -> None:
     served = serve()
     env = RemoteEnv(served.address, **LONG)

@@ -44,13 +44,6 @@ def test_a_policy_drives(point_mass: ModuleType) -> None:
     assert [event.steps for event in events if isinstance(event, Finished)] == [6, 6]
 
 
-def test_limits_hold_for_a_policy_too(point_mass: ModuleType) -> None:
-    events: list[Event] = []
-    driven = drive(point_mass, WAITING, events, rate=0.25)
-    run_policy(driven, lambda obs: np.array([5.0]), episodes=1)
-    assert driven.machine.actions[:6] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
-
-
 @pytest.mark.parametrize("answer", [np.array([np.nan]), np.zeros(2)])
 def test_wrong_answers_stop_the_machine(
     point_mass: ModuleType, answer: np.ndarray

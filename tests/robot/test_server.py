@@ -28,10 +28,7 @@ Serve = Callable[..., Any]
 Connect = Callable[..., RemoteEnv]
 Knock = Callable[[str], Any]
 STOP = -0.25
-
-
-def commands(count: int) -> list[np.ndarray]:
-    return [np.array([0.8 * np.sin(k + 1.0)]) for k in range(count)]
+COMMANDS = [np.array([0.8 * np.sin(k + 1.0)]) for k in range(6)]
 
 
 def test_an_episode_is_what_it_is_without_the_wire(
@@ -49,7 +46,7 @@ def test_an_episode_is_what_it_is_without_the_wire(
         obs, info = env.reset(seed=9, options=options)
         expected = twin.reset(Begin(episode, 6 * (episode - 1), 9))
         assert np.array_equal(obs, expected.obs) and info["theta"] == 1 / episode
-        for k, action in enumerate(commands(6)):
+        for k, action in enumerate(COMMANDS):
             obs, reward, terminated, truncated, info = env.step(action)
             expected = twin.step(action)
             assert np.array_equal(obs, expected.obs) and reward == expected.reward
@@ -61,7 +58,7 @@ def test_an_episode_is_what_it_is_without_the_wire(
     assert env.thinking.count == len(served.log.answers) == 12
     # Each of them is brought to rest, and nothing else was ever in force.
     rest = [a for a in served.machine.actions if a != STOP]
-    assert rest == [float(a[0]) for a in commands(6)] * 2
+    assert rest == [float(a[0]) for a in COMMANDS] * 2
     served.wait(lambda: served.machine.actions[-3:] == [STOP] * 3)
     assert served.stops() == []
 
@@ -72,10 +69,10 @@ def test_clocks_advance_unless_an_episode_was_aborted(
     served = serve()
     env = connect(served.address)
     env.reset(seed=1)
-    env.step(commands(1)[0])
+    env.step(COMMANDS[0])
     env.reset(seed=1)
     assert served.stopped().code == "aborted"
-    for action in commands(6):
+    for action in COMMANDS:
         env.step(action)
     env.reset(seed=2)
     assert served.machine.places == [
@@ -92,7 +89,7 @@ def test_the_clock_is_kept(serve: Serve, connect: Connect) -> None:
     for _ in range(20):
         try:
             env.reset(seed=1)
-            for action in commands(6):
+            for action in COMMANDS:
                 env.step(action)
             break
         except EpisodeAborted:
@@ -158,7 +155,7 @@ def test_wrong_observations_stop_the_machine(
     # It stays safe until the same episode is begun again, which then goes well.
     served.machine.disturb = lambda step, sample: sample
     env.reset(seed=1, options={"episode": 4})
-    for action in commands(6):
+    for action in COMMANDS:
         env.step(action)
     served.wait(lambda: served.log.counts["finished"] == 1)
     assert served.log.counts[code] == 1 and env.aborted == 1

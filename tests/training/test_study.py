@@ -73,6 +73,8 @@ def test_variants_override_settings_and_may_have_a_users_rule(tmp_path: Path) ->
         ({"variants": [{"name": "w", "methods": []}]}, "'w'"),
         ({"variants": [{"name": "v", "presets": {"smal": {}}}]}, "'smal'"),
         ({"preset": "paper"}, "'paper'"),
+        ({"engine": {"patience_minutes": 0}}, "patience_minutes"),
+        ({"engine": {"slurm": {"particion": "x"}}}, "engine.slurm.partition"),
         *(
             ({"name": name}, "name")
             for name in ("", ".", "..", "../s", "/s", "a/b", "a\0", ".s", "s" * 101)

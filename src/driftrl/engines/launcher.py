@@ -47,15 +47,12 @@ class Job(Protocol):
     @property
     def is_running(self) -> bool:
         """False while it waits in a queue."""
-        ...
 
     def ended(self) -> Ended | None:
         """Return how it ended, or None while it has not."""
-        ...
 
     def stop(self) -> None:
         """End it at once; its run stays resumable."""
-        ...
 
 
 @runtime_checkable
@@ -65,28 +62,18 @@ class Engine(Protocol):
     @property
     def max_jobs(self) -> int:
         """Jobs it accepts at a time; those it can't run yet wait in its queue."""
-        ...
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Start runs in their directories, in this order."""
-        ...
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         """Release the engine; there are unfinished jobs if the user stops a study."""
-        ...
 
 
 def make_engine(
     name: EngineName, config: EngineConfig, workers: int, options: tuple[str, ...] = ()
 ) -> Engine:
-    """Return the engine of this name.
-
-    Args:
-        name: ``local``, ``ray`` or ``slurm``.
-        config: What runs need, and where the cluster is.
-        workers: Runs at once on this machine; clusters ignore it.
-        options: Further options of the worker.
-    """
+    """Return an engine; ``workers`` are runs at once on this machine."""
     if name == "local":
         from driftrl.engines.local import LocalEngine
 
@@ -166,13 +153,7 @@ def run_all(
 
     A run that fails, hangs or is killed does not affect the others.  After Ctrl-C the
     engine decides what happens to jobs under way; their runs stay resumable.
-
-    Args:
-        runs: The runs of a study.
-        out: The study's directory.
-        engine: Where they run.
-        patience_minutes: A run is stopped after so long without an episode.
-        on_poll: Called several times a second with what has failed so far.
+    ``on_poll`` is called several times a second with what has failed so far.
     """
     waiting = [run for run in runs if _resumable_after(out / run.name) < run.episodes]
     active: list[_ActiveRun] = []

@@ -25,15 +25,11 @@ JOB_FILE = "job.json"
 _TAIL = 16_384  # bytes: some twenty rows
 _RECENT = 5  # rows that tell how long an episode takes
 # What the state of a cluster's job says about the run.
-_JOB_STATES: dict[str, State] = {
-    **dict.fromkeys(("RUNNING", "COMPLETING"), "running"),
-    **dict.fromkeys(
-        ("PENDING", "CONFIGURING", "REQUEUED", "PREEMPTED", "SUSPENDED"), "waiting"
-    ),
-    **dict.fromkeys(
-        ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"), "failed"
-    ),
-    "CANCELLED": "stopped",
+_JOB_STATES: dict[State, tuple[str, ...]] = {
+    "running": ("RUNNING", "COMPLETING"),
+    "waiting": ("PENDING", "CONFIGURING", "REQUEUED", "PREEMPTED", "SUSPENDED"),
+    "failed": ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
+    "stopped": ("CANCELLED",),
 }
 
 
@@ -94,9 +90,7 @@ def read_progress(
 ) -> list[RunProgress]:
     """Return how far a run, or the runs of a study, are: planned ones first, in order.
 
-    Args:
-        directory: Of one run, or of a study.
-        planned: Configurations of the runs that the study will have, by name.
+    ``planned`` are the configurations of the runs that the study will have, by name.
     """
     planned = planned or {}
     paths = {name: directory / name for name in planned}
@@ -143,12 +137,9 @@ class Cost:
 
 
 def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> Cost:
-    """Estimate what runs take, by the pace of those that have begun, or else expected.
+    """Estimate what runs of shipped tasks take, by the pace of those that have begun.
 
-    Args:
-        runs: Runs of tasks that come with driftrl.
-        directory: Where they are, or will be.
-        workers: Runs at once.
+    ``directory`` is where they are, or will be; ``workers`` are runs at once.
     """
     from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
 
@@ -187,12 +178,10 @@ def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
         state: State = "finished"
     elif is_active:
         state = "running"
-    elif job is not None and job["state"] in _JOB_STATES:
-        state = _JOB_STATES[job["state"]]
-    elif error:
-        state = "failed"
     else:
-        state = "stopped" if episodes else "waiting"
+        state = "failed" if error else "stopped" if episodes else "waiting"
+        for of_run, of_job in _JOB_STATES.items() if job is not None else ():
+            state = of_run if job["state"] in of_job else state
     evaluated = newest.get("return_eval")
     seconds = [row["wall_s"] for row in rows if row.get("wall_s") is not None]
     return RunProgress(

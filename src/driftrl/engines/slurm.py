@@ -58,9 +58,8 @@ class RunInJob:
     def __call__(self, call: dict[str, Any], fruitless: int = 0) -> None:
         """Run the worker, which resumes what is there.
 
-        Args:
-            call: The arguments of ``run_worker``, made of strings.
-            fruitless: Time limits in a row until now without an episode.
+        ``call`` are the arguments of ``run_worker``, ``fruitless`` the time limits in a
+        row until now without an episode.
         """
         directory, job = Path(call["directory"]), _own_id()
         self._episodes = episodes_done(directory)
@@ -317,14 +316,9 @@ def _submit_array(
 
 
 def time_limit(partition: str, minutes: int) -> int:
-    """Return the time limit of a job in minutes.
+    """Return the time limit of a job in minutes, if the partition allows it.
 
-    Args:
-        partition: One or several with commas between; empty for the default.
-        minutes: The limit asked for; 0 for the partition's own.
-
-    Raises:
-        InputError: There is no such partition, or it does not allow so much.
+    ``partition`` is empty for the default one, ``minutes`` 0 for the partition's own.
     """
     chosen = f"--partition={partition}" if partition else "--all"
     done = _call("sinfo", "--noheader", "--format", "%P|%L|%l", chosen)

@@ -35,19 +35,15 @@ class Actor(Protocol):
 
     def prepare(self) -> None:
         """Be called again and again while the machine goes to its start."""
-        ...
 
     def show(self, step: int, sample: Sample) -> None:
         """Be shown observation k."""
-        ...
 
     def act(self, step: int, deadline: float) -> np.ndarray | None:
         """Return the action of step k; None if there is none before the deadline."""
-        ...
 
     def idle(self, step: int, until: float) -> None:
         """Pass the time until observation k is due."""
-        ...
 
 
 class Controller:
@@ -287,12 +283,8 @@ def run_policy(
 ) -> None:
     """Drive episode after episode with a policy, by the same clock and limits.
 
-    An episode that was stopped is not repeated.
-
-    Args:
-        controller: The machine.
-        policy: From an observation to an action in [−1, 1].
-        episodes: How many; None goes on until it is interrupted.
+    An episode that was stopped is not repeated.  Without a number of ``episodes`` it
+    goes on until it is interrupted.
     """
     number, steps = 0, controller.machine.steps
     try:

@@ -60,12 +60,7 @@ class EventLog:
         on_event: Callable[[Event], None] = lambda event: None,
         file: Path | None = None,
     ) -> None:
-        """Start counting.
-
-        Args:
-            on_event: Called with every event from the robot's loop: keep it fast.
-            file: Gets one line of JSON an event, appended and flushed.
-        """
+        """Start counting; ``on_event`` delays the robot's loop: keep it fast."""
         self._on_event = on_event
         self._file = None if file is None else file.open("a", encoding="utf-8")
         self.counts: Counter[str] = Counter()

@@ -97,14 +97,7 @@ def limited(values: Actions, before: Actions, rate: float) -> Actions:
 def check_observation(
     obs: Float[np.ndarray, "..."], reward: float, repeats: int, limits: Limits
 ) -> None:
-    """Raise Interrupted if an observation is wrong.
-
-    Args:
-        obs: The observation.
-        reward: Its reward.
-        repeats: Equal observations in a row, this one included.
-        limits: The robot's limits.
-    """
+    """Raise Interrupted if an observation, seen ``repeats`` times now, is wrong."""
     if obs.shape != (limits.observation_size,):
         expected = f"it has {limits.observation_size} numbers"
         raise Interrupted(

@@ -55,10 +55,8 @@ class Robot:
     def __init__(self, controller: Controller, address: str, token: str = "") -> None:
         """Listen at an address; ``serve`` then answers.
 
-        Args:
-            controller: The machine.
-            address: ZeroMQ's: tcp://127.0.0.1:5557, or port * for any free one.
-            token: What learners must know; required where others can reach the address.
+        The address is ZeroMQ's: tcp://127.0.0.1:5557, or port * for any free one.
+        Where others can reach it, learners must know a token.
         """
         check_access(address, token)
         self._controller = controller
