@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from driftrl.envs.pendulum import MAX_SPEED, PendulumState, repeated_step
-from driftrl.errors import InputError
 from driftrl.oracles.dynamic_programming import (
     Grid,
     Trajectory,
@@ -57,12 +56,6 @@ def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajecto
             repeat=5,
         )
         return jax.device_get(episodes)
-
-
-@pytest.mark.parametrize("sizes", [(61, 61, 11), (60, 60, 11), (60, 61, 2)])
-def test_grid_needs_symmetric_points(sizes: tuple[int, int, int]) -> None:
-    with pytest.raises(InputError):
-        Grid(*sizes)
 
 
 def test_interpolation_gives_back_the_points_of_the_grid() -> None:

@@ -41,8 +41,6 @@ class Task:
     evaluation: EvaluationConfig
     plant: str = "pendulum"
     """The simulator: "pendulum", "rccar", "custom", or a MuJoCo model."""
-    more_is_better: bool = False
-    """Whether a larger θ can't hurt, so that J*(θ) never falls as θ grows."""
     forgets_in: Unit = "episodes"
     """Unit of H and w."""
     clock: Clock = "episodes"
@@ -58,12 +56,6 @@ class Task:
     ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
     notes: str = ""
     """Where the paper is silent or contradicts itself, and what was chosen."""
-
-    def is_monotone(self, environment: EnvironmentConfig) -> bool:
-        """Return whether J*(θ) never falls as θ grows, for what θ sets there."""
-        return self.more_is_better and (
-            environment.parameter == self.environment.parameter
-        )
 
     def check_specimen(self, environment: EnvironmentConfig) -> None:
         """Refuse any but the nominal specimen if there is no other."""

@@ -2,22 +2,18 @@
 
 from driftrl.oracles.table import (
     Optimum,
-    Oracle,
     OracleTable,
+    StoredOracle,
     given_optimal_returns,
     known_optimal_return,
-    optimal_returns,
     optimal_returns_of_runs,
-    trainings_missing,
 )
 
 __all__ = [
     "Optimum",
-    "Oracle",
     "OracleTable",
+    "StoredOracle",
     "given_optimal_returns",
     "known_optimal_return",
-    "optimal_returns",
     "optimal_returns_of_runs",
-    "trainings_missing",
 ]

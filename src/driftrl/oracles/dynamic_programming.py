@@ -16,7 +16,7 @@ program, the grid is not.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -24,7 +24,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from driftrl.envs.pendulum import MAX_SPEED, PendulumState, Scalar, repeated_step
-from driftrl.errors import require
 
 Padded = Float[Array, "P_padded W_padded"]
 """A table with a margin, as ``pad`` makes it."""
@@ -56,20 +55,6 @@ class Grid:
     """Points from −MAX_SPEED to MAX_SPEED; odd, so that standing still is one."""
     actions: int
     """Points of [−1, 1] that are tried before the best one is refined."""
-
-    def __post_init__(self) -> None:
-        require(
-            self.angles >= 4 and self.angles % 2 == 0,
-            f"A grid needs an even number of at least 4 angles, got {self.angles}.",
-        )
-        require(
-            self.speeds >= 5 and self.speeds % 2 == 1,
-            f"A grid needs an odd number of at least 5 speeds, got {self.speeds}.",
-        )
-        require(
-            self.actions >= 3,
-            f"A grid needs at least 3 actions, got {self.actions}.",
-        )
 
     def __str__(self) -> str:
         return f"{self.angles} angles × {self.speeds} speeds × {self.actions} actions"
@@ -121,21 +106,11 @@ def interpolate(padded: Padded, state: PendulumState) -> Scalar:
         for i in range(4)
     )
     corners = [near[i][j] for i in (1, 2) for j in (1, 2)]
-    lowest = jnp.minimum(
-        jnp.minimum(corners[0], corners[1]), jnp.minimum(corners[2], corners[3])
-    )
-    highest = jnp.maximum(
-        jnp.maximum(corners[0], corners[1]), jnp.maximum(corners[2], corners[3])
-    )
-    return jnp.clip(value, lowest, highest)
+    return jnp.clip(value, reduce(jnp.minimum, corners), reduce(jnp.maximum, corners))
 
 
 def action_value(
-    padded: Padded,
-    state: PendulumState,
-    action: Scalar,
-    theta: Scalar,
-    repeat: int,
+    padded: Padded, state: PendulumState, action: Scalar, theta: Scalar, repeat: int
 ) -> Scalar:
     """Q(s, a) = r(s, a, θ) + V(f(s, a, θ)) for the V of a padded table."""
     after, reward = repeated_step(state, action, theta, repeat)

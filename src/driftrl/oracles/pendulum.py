@@ -1,25 +1,35 @@
 """J*(θ) of the pendulum: the best expected return of an episode, and its error.
 
 From the hanging start, without noise, an episode is one deterministic optimisation.
-Dynamic programming gives a value V near the optimum, from either side, and a policy;
-iCEM plans without it; episodes of both are refined to local optima.  ``value`` is the
-best return *achieved*, a lower bound of the optimum, and::
+Dynamic programming gives a value V near the optimum, from either side, and a policy,
+whose episodes are refined to local optima.  ``value`` is the best return *achieved*, a
+lower bound of the optimum, and::
 
     error = |V − value| + |V − V_coarse|
 
 With random starts or process noise, returns are means over episodes, and ``error``
 includes twice their standard error.
+
+``refine`` climbs by L-BFGS-B to a local optimum of max_{a_0, …} Σ_t r(s_t, a_t, θ).
+Near upright the pendulum is unstable and the gradient explodes, so from when it stays
+there on, the search moves the offsets u_t of a stabilising feedback, with k the gain of
+the linear-quadratic regulator::
+
+    a_t = clip(u_t − k·(wrap(φ_t), ω_t), ±1)
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+import scipy.linalg
+import scipy.optimize
+from jaxtyping import Array, Bool, Float
 
 from driftrl.config.run import EnvironmentConfig
-from driftrl.envs.pendulum import HANGING, PendulumState
+from driftrl.envs.pendulum import HANGING, PendulumState, Scalar, repeated_step, wrap
 from driftrl.errors import require
 from driftrl.oracles.dynamic_programming import (
     Grid,
@@ -31,13 +41,18 @@ from driftrl.oracles.dynamic_programming import (
     value_tables,
 )
 from driftrl.oracles.table import Optimum
-from driftrl.oracles.trajectory_optimization import plan_episodes, refine
 
 START_RANGE = (np.pi, 1.0)  # random: uniform in ± this angle and speed (Pendulum-v1)
 PUSHES = range(0, 31, 2)  # simulator steps of full torque, to break the symmetry
 VARIED_ROUNDS = 2  # of disturbing the best actions, in search of a better optimum
 EPISODES = 512  # over which a mean return is taken; four times as many if noisy
 LEAST_ERROR = 1e-4  # relative: refinement and single precision promise no more
+
+CAUGHT_ANGLE = 0.6  # rad
+CAUGHT_SPEED = 3.0  # rad/s
+ROUNDS = 4  # each determines anew from when on the pendulum is caught
+ITERATIONS = 300  # of L-BFGS-B in a round
+MIN_GAIN = 1e-4  # a round that gains less is the last
 
 
 class _Solution(NamedTuple):
@@ -68,15 +83,7 @@ def optimal_return(
         bool(np.isfinite(theta)) and theta >= 0,
         f"The pendulum's torque θ must be a number of at least 0, received {theta!r}.",
     )
-    solution = _solve(
-        theta, environment, grid or default_grid(environment.action_repeat)
-    )
-    if environment.start == "hanging" and environment.noise_std == 0:
-        return _best_episode(solution)
-    return _mean_episode(solution)
-
-
-def _solve(theta: float, environment: EnvironmentConfig, grid: Grid) -> _Solution:
+    grid = grid or default_grid(environment.action_repeat)
     noise_std = environment.noise_std
 
     def tables(grid: Grid) -> Values:
@@ -90,7 +97,77 @@ def _solve(theta: float, environment: EnvironmentConfig, grid: Grid) -> _Solutio
         )
 
     coarse = tables(grid.coarsened()).whole
-    return _Solution(theta, environment, grid, tables(grid), coarse)
+    solution = _Solution(theta, environment, grid, tables(grid), coarse)
+    if environment.start == "hanging" and noise_std == 0:
+        return _best_episode(solution)
+    return _mean_episode(solution)
+
+
+def _best_episode(solution: _Solution) -> Optimum:
+    """Find the best noise-free episode from the hanging start."""
+
+    def refined(episodes: list[Trajectory]) -> Trajectory:
+        repeat = solution.environment.action_repeat
+        return _best([refine(episode, solution.theta, repeat) for episode in episodes])
+
+    pushes = _pushes(solution.environment)
+    followed = _from_hanging(solution, pushes)
+    best = refined(followed)
+    episodes = {"greedy policy": _best(followed), "greedy policy, refined": best}
+    for seed in range(VARIED_ROUNDS):
+        forced = _variations(np.asarray(best.actions), len(pushes), seed)
+        best = _best([best, refined(_from_hanging(solution, forced))])
+    episodes["variations, refined"] = best
+    achieved = {name: float(episode.value) for name, episode in episodes.items()}
+    return _conclude(solution, np.array([HANGING]), achieved)
+
+
+def _mean_episode(solution: _Solution) -> Optimum:
+    """Return the mean over starts and noise.
+
+    V is known at every start, so only V − return is averaged over episodes.
+    """
+    environment = solution.environment
+    sampled = _starts(environment.start, EPISODES * (4 if environment.noise_std else 1))
+    returns = _returns(solution, sampled)
+    gaps = _values_at(solution.fine.whole, sampled) - returns
+    many = _starts(environment.start, 64 * EPISODES)
+    value = float(_values_at(solution.fine.whole, many).mean() - gaps.mean())
+    return _conclude(
+        solution,
+        many,
+        {"greedy policy": value},
+        std=float(returns.std(ddof=1)),
+        statistical_error=2.0 * float(gaps.std(ddof=1)) / len(gaps) ** 0.5,
+    )
+
+
+def _conclude(
+    solution: _Solution,
+    starts: Float[np.ndarray, "N 2"],
+    achieved: dict[str, float],
+    std: float = 0.0,
+    statistical_error: float = 0.0,
+) -> Optimum:
+    """Take the best of what was achieved and compare it with V."""
+    method = max(achieved, key=lambda name: achieved[name])
+    value = achieved[method]
+    fine = float(_values_at(solution.fine.whole, starts).mean())
+    coarse = float(_values_at(solution.coarse, starts).mean())
+    error = abs(fine - value) + abs(fine - coarse) + statistical_error
+    return Optimum(
+        theta=solution.theta,
+        value=value,
+        error=max(error, LEAST_ERROR * abs(value)),
+        std=std,
+        method=method,
+        effort=str(solution.grid),
+        candidates={"value, fine grid": fine, "value, coarse grid": coarse, **achieved},
+    )
+
+
+def _best(episodes: list[Trajectory]) -> Trajectory:
+    return max(episodes, key=lambda episode: float(episode.value))
 
 
 def _values_at(
@@ -148,12 +225,12 @@ def _pushes(environment: EnvironmentConfig) -> Float[np.ndarray, "B D"]:
 
 
 def _variations(
-    actions: Float[np.ndarray, " D"], like: Float[np.ndarray, "B D"], seed: int
+    actions: Float[np.ndarray, " D"], count: int, seed: int
 ) -> Float[np.ndarray, "B D"]:
     """Return forced actions: beginnings of ``actions``, most of them disturbed."""
     stream = np.random.default_rng(seed)
     steps = len(actions)
-    forced = np.full_like(like, np.nan)
+    forced = np.full((count, steps), np.nan)
     for index, row in enumerate(forced):
         length = int(stream.integers(1, steps // 2 + 2))
         held = int(stream.integers(1, 6))
@@ -161,60 +238,6 @@ def _variations(
         strength = (0.0, 0.1, 0.3, 1.0)[index % 4]
         row[:length] = np.clip(actions[:length] + strength * noise, -1.0, 1.0)
     return forced
-
-
-def _best(episodes: list[Trajectory]) -> Trajectory:
-    return max(episodes, key=lambda episode: float(episode.value))
-
-
-def _best_episode(solution: _Solution) -> Optimum:
-    """Find the best noise-free episode from the hanging start."""
-    theta, environment = solution.theta, solution.environment
-    repeat = environment.action_repeat
-
-    def refined(episodes: list[Trajectory]) -> Trajectory:
-        return _best([refine(episode, theta, repeat) for episode in episodes])
-
-    pushes = _pushes(environment)
-    followed = _from_hanging(solution, pushes)
-    planned = plan_episodes(HANGING, theta, repeat=repeat, steps=environment.steps)
-    episodes = {
-        "greedy policy": _best(followed),
-        "iCEM": _best(planned),
-        "greedy policy, refined": refined(followed),
-        "iCEM, refined": refined(planned),
-    }
-    best = _best([*episodes.values()])
-    for seed in range(VARIED_ROUNDS):
-        forced = _variations(np.asarray(best.actions), pushes, seed)
-        best = _best([best, refined(_from_hanging(solution, forced))])
-    episodes["variations, refined"] = best
-    achieved = {name: float(episode.value) for name, episode in episodes.items()}
-    return _conclude(solution, np.array([HANGING]), achieved)
-
-
-def _conclude(
-    solution: _Solution,
-    starts: Float[np.ndarray, "N 2"],
-    achieved: dict[str, float],
-    std: float = 0.0,
-    statistical_error: float = 0.0,
-) -> Optimum:
-    """Take the best of what was achieved and compare it with V."""
-    method = max(achieved, key=lambda name: achieved[name])
-    value = achieved[method]
-    fine = float(_values_at(solution.fine.whole, starts).mean())
-    coarse = float(_values_at(solution.coarse, starts).mean())
-    error = abs(fine - value) + abs(fine - coarse) + statistical_error
-    return Optimum(
-        theta=solution.theta,
-        value=value,
-        error=max(error, LEAST_ERROR * abs(value)),
-        std=std,
-        method=method,
-        effort=str(solution.grid),
-        candidates={"value, fine grid": fine, "value, coarse grid": coarse, **achieved},
-    )
 
 
 def _starts(start: str, count: int) -> Float[np.ndarray, "N 2"]:
@@ -249,21 +272,117 @@ def _returns(
     return best
 
 
-def _mean_episode(solution: _Solution) -> Optimum:
-    """Return the mean over starts and noise.
+# Refinement.
 
-    V is known at every start, so only V − return is averaged over episodes.
-    """
-    environment = solution.environment
-    sampled = _starts(environment.start, EPISODES * (4 if environment.noise_std else 1))
-    returns = _returns(solution, sampled)
-    gaps = _values_at(solution.fine.whole, sampled) - returns
-    many = _starts(environment.start, 64 * EPISODES)
-    value = float(_values_at(solution.fine.whole, many).mean() - gaps.mean())
-    return _conclude(
-        solution,
-        many,
-        {"greedy policy": value},
-        std=float(returns.std(ddof=1)),
-        statistical_error=2.0 * float(gaps.std(ddof=1)) / len(gaps) ** 0.5,
+
+def refine(trajectory: Trajectory, theta: float, repeat: int) -> Trajectory:
+    """Climb from one noise-free episode to a local optimum of the return."""
+    with jax.enable_x64(True):
+        trajectory = jax.tree.map(jnp.asarray, trajectory)
+        # Without torque there is no regulator: any finite gain will do.
+        gain = jnp.asarray(upright_gain(repeat)) / max(theta, 1e-6)
+        best = trajectory
+        for _ in range(ROUNDS):
+            trajectory = _climb(trajectory, jnp.float64(theta), gain, repeat)
+            gained = float(trajectory.value - best.value)
+            best = trajectory if gained > 0 else best
+            if gained < MIN_GAIN:
+                break
+        return jax.device_get(best)
+
+
+def _climb(
+    trajectory: Trajectory, theta: Scalar, gain: Float[Array, " 2"], repeat: int
+) -> Trajectory:
+    """Run L-BFGS-B once, with feedback from when the pendulum stays near upright."""
+    start = PendulumState(*(series[0] for series in trajectory.states))
+    near = np.asarray(jax.vmap(_near_upright)(trajectory.states))
+    caught = np.logical_and.accumulate(near[::-1])[::-1]
+    feedback = jax.vmap(_feedback, (0, None))(trajectory.states, gain)
+    offsets = np.asarray(trajectory.actions) - np.where(caught, feedback, 0.0)
+
+    def run(offsets: np.ndarray) -> tuple[Trajectory, Array]:
+        (_, trajectory), slope = _value_and_grad(
+            jnp.asarray(offsets), jnp.asarray(caught), start, theta, gain, repeat
+        )
+        return trajectory, slope
+
+    def loss(offsets: np.ndarray) -> tuple[float, np.ndarray]:
+        trajectory, slope = run(offsets)
+        return -float(trajectory.value), -np.asarray(slope)
+
+    solution = scipy.optimize.minimize(
+        loss,
+        offsets,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(None, None) if held else (-1.0, 1.0) for held in caught],
+        options={"maxiter": ITERATIONS},
     )
+    return run(solution.x)[0]
+
+
+def _episode(
+    offsets: Float[Array, " D"],
+    caught: Bool[Array, " D"],
+    start: PendulumState,
+    theta: Scalar,
+    gain: Float[Array, " 2"],
+    repeat: int,
+) -> tuple[Scalar, Trajectory]:
+    """Return the return of the offsets u_t, and the episode."""
+
+    def decide(
+        state: PendulumState, inputs: tuple[Array, Array]
+    ) -> tuple[PendulumState, tuple[Scalar, PendulumState, Scalar]]:
+        offset, caught = inputs
+        feedback = jnp.where(caught, _feedback(state, gain), 0.0)
+        action = jnp.clip(offset + feedback, -1.0, 1.0)
+        after, reward = repeated_step(state, action, theta, repeat)
+        return after, (action, state, reward)
+
+    _, (actions, states, rewards) = jax.lax.scan(decide, start, (offsets, caught))
+    value = rewards.sum()
+    return value, Trajectory(actions, states, value)
+
+
+_value_and_grad = jax.jit(
+    jax.value_and_grad(_episode, has_aux=True), static_argnames="repeat"
+)
+
+
+def _feedback(state: PendulumState, gain: Float[Array, " 2"]) -> Scalar:
+    return -(gain[0] * wrap(state.angle) + gain[1] * state.speed)
+
+
+def _near_upright(state: PendulumState) -> Bool[Array, ""]:
+    slow = jnp.abs(state.speed) < CAUGHT_SPEED
+    return slow & (jnp.abs(wrap(state.angle)) < CAUGHT_ANGLE)
+
+
+@cache
+def upright_gain(repeat: int) -> tuple[float, float]:
+    """Return the regulator's gain k at upright, in N·m for an angle and for a speed.
+
+    Dynamics and cost of a torque held for ``repeat`` steps are linearised at rest; in
+    terms of torque they do not depend on θ.
+    """
+
+    def held(point: Float[Array, " 3"]) -> tuple[PendulumState, Scalar]:
+        state = PendulumState(point[0], point[1])
+        return repeated_step(state, point[2], jnp.ones(()), repeat)
+
+    with jax.enable_x64(True):
+        upright = jnp.zeros(3)
+        slopes = jax.jit(jax.jacobian(lambda point: held(point)[0]))(upright)
+        slope = np.stack([np.asarray(row) for row in slopes])
+        cost = -np.asarray(jax.jit(jax.hessian(lambda point: held(point)[1]))(upright))
+    dynamics, drive = slope[:, :2], slope[:, 2:]
+    cost_to_go = scipy.linalg.solve_discrete_are(
+        dynamics, drive, cost[:2, :2], cost[2:, 2:], s=cost[:2, 2:]
+    )
+    gain = np.linalg.solve(
+        cost[2:, 2:] + drive.T @ cost_to_go @ drive,
+        drive.T @ cost_to_go @ dynamics + cost[2:, :2],
+    )
+    return float(gain[0, 0]), float(gain[0, 1])

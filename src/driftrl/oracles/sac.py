@@ -13,7 +13,7 @@ settles on one swing too many.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -52,19 +52,13 @@ class Training(NamedTuple):
 
 
 def optimal_return(
-    task: str,
-    theta: float,
-    environment: EnvironmentConfig,
-    settings: SACOracleSettings,
-    on_trained: Callable[[], None] = lambda: None,
+    task: str, theta: float, environment: EnvironmentConfig, settings: SACOracleSettings
 ) -> Optimum:
     """Return the best that trainings of several seeds achieve on the task at θ."""
-    trainings = []
-    for seed in range(settings.seeds):
-        trainings.append(
-            train(task_named(task), theta, environment, settings, seed=seed)
-        )
-        on_trained()
+    trainings = [
+        train(task_named(task), theta, environment, settings, seed=seed)
+        for seed in range(settings.seeds)
+    ]
     return conclude(theta, trainings, settings)
 
 
@@ -108,8 +102,7 @@ def train(
 ) -> Training:
     """Train one policy on the frozen task and return what it achieved."""
     sizes = task.sizes(environment)
-    envs = frozen_envs(task, theta, environment)
-    collector = Collector(envs, sizes, settings.steps, seed=seed)
+    collector = Collector(frozen_envs(task, theta, environment), seed=seed)
     uniform = np.random.default_rng(integer_for(seed, Purpose.ACTING))
     collector.collect(
         settings.random_steps, lambda obs, number: uniform.uniform(-1, 1, sizes[1])
@@ -150,34 +143,20 @@ def frozen_envs(task: Task, theta: float, environment: EnvironmentConfig) -> lis
 class Collector:
     """Steps through episodes of environments in turn, and stores the transitions."""
 
-    def __init__(
-        self, envs: Sequence[Env], sizes: tuple[int, int], capacity: int, *, seed: int
-    ) -> None:
-        states, actions = sizes
+    def __init__(self, envs: Sequence[Env], *, seed: int) -> None:
         self._envs, self._seed = envs, seed
-        self._episodes = self._size = 0
-        self._data = Data(
-            obs=np.zeros((capacity, states)),
-            actions=np.zeros((capacity, actions)),
-            rewards=np.zeros(capacity),
-            next_obs=np.zeros((capacity, states)),
-            terminated=np.zeros(capacity, bool),
-        )
+        self._episodes = 0
+        self._rows: list[tuple[Any, ...]] = []
         self._begin()
 
     def collect(
         self, steps: int, policy: Callable[[Float[np.ndarray, " S"], int], Action]
     ) -> None:
         """Take more steps with the actions ``policy(obs, number)``."""
-        data = self._data
         for number in range(steps):
             action = policy(self._obs, number)
             next_obs, reward, terminated, truncated, _ = self._env.step(action)
-            row = self._size
-            data.obs[row], data.actions[row] = self._obs, action
-            data.rewards[row], data.next_obs[row] = reward, next_obs
-            data.terminated[row] = terminated
-            self._size += 1
+            self._rows.append((self._obs, action, float(reward), next_obs, terminated))
             self._obs = next_obs
             if terminated or truncated:
                 self._begin()
@@ -185,14 +164,9 @@ class Collector:
     @property
     def data(self) -> Data:
         """All transitions so far."""
-        rows, data = slice(self._size), self._data
-        return Data(
-            data.obs[rows],
-            data.actions[rows],
-            data.rewards[rows],
-            data.next_obs[rows],
-            data.terminated[rows],
-        )
+        columns = map(np.array, zip(*self._rows, strict=True))
+        obs, actions, rewards, next_obs, terminated = columns
+        return Data(obs, actions, rewards, next_obs, terminated)
 
     def _begin(self) -> None:
         self._env = self._envs[self._episodes % len(self._envs)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from driftrl.config.deep import SACConfig
-from driftrl.errors import at_least, positive, require, share
+from driftrl.errors import at_least, require
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,11 @@ class SACOracleSettings:
     )
 
     def __post_init__(self) -> None:
-        counts = ("seeds", "updates", "random_steps", "evaluate_every", "episodes")
-        for name in (*counts, "test_episodes"):
-            at_least(f"The oracle's {name}", getattr(self, name), 1)
-        share("The oracle's late", self.late)
-        share("The oracle's least_error", self.least_error)
-        positive("The oracle's spacing", self.spacing)
-        least = self.random_steps + self.evaluate_every
+        at_least("The oracle's seeds", self.seeds, 1)
         require(
-            self.steps >= least,
-            f"The oracle's steps = {self.steps} are too few: random steps and the "
-            f"first evaluation take {least}.",
+            self.evaluations >= 1,
+            f"The oracle's steps = {self.steps} are too few for {self.random_steps} "
+            f"random steps and an evaluation after {self.evaluate_every} more.",
         )
 
     def __str__(self) -> str:

@@ -1,27 +1,29 @@
 """J*(θ), the best expected return of an episode at θ, with its source and error.
 
-``optimal_returns`` answers for a list of θ.  The values come from, in this order: the
-user (a function or a CSV file), the files shipped with driftrl, the user's cache, and a
-computation, which is cached.  A task with dynamic programming (the pendulum) computes
-each θ.  For any other task SAC is trained on a grid of θ with linear interpolation in
-between, and J* is at least the best return that a run has achieved.
+The values come from, in this order: the user (a function or a CSV file), the files
+shipped with driftrl, the user's cache, and a computation, which is cached.  A task with
+dynamic programming (the pendulum) computes each θ.  For any other task SAC is trained
+on a grid of θ with linear interpolation in between, and J* is at least the best return
+that a run has achieved.
 
 Nothing here imports JAX until a value has to be computed.
 """
 
-import csv
 import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+import polars
+from jaxtyping import Float
 
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.toml import from_dict
@@ -38,6 +40,12 @@ REVISION = 2
 SHIPPED = Path(__file__).with_name("shipped")
 SAME_THETA = 1e-9  # relative above 1, absolute below: θ after a trip through a file
 _DYNAMIC_PROGRAMMING = ("pendulum",)  # plants
+_ERRORS = {
+    "dp": "the distance to the value of dynamic programming, plus the distance of that "
+    "to the value on a coarser grid",
+    "sac": "how far the median training or late evaluation is below the best, at least "
+    "a tenth of J*, and half the difference of neighbours where it is interpolated",
+}
 
 By = Literal["dp", "sac"]
 """Dynamic programming, for plants that have it, or soft actor-critic, for any task."""
@@ -77,15 +85,11 @@ class Optimum:
 
 @dataclass(frozen=True)
 class OracleTable:
-    """J*(θ) for the values of θ that occur; empty if J* is unknown."""
+    """J*(θ) for the values of θ that occur, ascending; empty if J* is unknown."""
 
     entries: tuple[Optimum, ...]
     provenance: str
     """How the values were obtained, or why there are none."""
-
-    def __post_init__(self) -> None:
-        thetas = [entry.theta for entry in self.entries]
-        require(len(set(thetas)) == len(thetas), f"θ is repeated in {sorted(thetas)}.")
 
     @property
     def known(self) -> bool:
@@ -94,34 +98,20 @@ class OracleTable:
 
     def lookup(self, theta: float) -> Optimum:
         """Return the entry of θ, which must be in the table."""
-        return self.entries[int(self.locate(np.array([theta]))[0])]
-
-    def locate(self, thetas: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-        """Return the index in ``entries`` of each θ."""
-        known = np.array([entry.theta for entry in self.entries])
-        order = np.argsort(known)
-        ordered = known[order]
-        right = np.searchsorted(ordered, thetas).clip(0, len(known) - 1)
-        left = (right - 1).clip(0)
-        right_is_nearer = abs(ordered[right] - thetas) <= abs(ordered[left] - thetas)
-        nearest = order[np.where(right_is_nearer, right, left)]
-        tolerance = SAME_THETA * np.maximum(1.0, abs(thetas))
-        missing = sorted({*thetas[~(abs(known[nearest] - thetas) <= tolerance)]})
-        require(
-            not missing,
-            f"The oracle has no J*(θ) for θ = {', '.join(map(str, missing))}. "
-            f"It has {len(known)} values from {known.min():g} to {known.max():g}.",
-        )
-        return nearest
+        optimum = _at(self.entries, theta, 0.0)
+        if optimum is None:
+            raise InputError(
+                f"The oracle has no J*(θ) for θ = {theta}; it has {len(self.entries)} "
+                "other values."
+            )
+        return optimum
 
     def column(
-        self, name: str, thetas: Float[np.ndarray, " N"]
+        self, name: Literal["value", "error", "std"], thetas: Float[np.ndarray, " N"]
     ) -> Float[np.ndarray, " N"]:
-        """Return ``value``, ``error`` or ``std`` for each θ; zeros if J* is unknown."""
-        if not self.known:
-            return np.zeros(len(thetas))
-        numbers = np.array([getattr(entry, name) for entry in self.entries])
-        return numbers[self.locate(thetas)]
+        """Return ``value``, ``error`` or ``std`` for each θ."""
+        distinct, rows = np.unique(thetas, return_inverse=True)
+        return np.array([getattr(self.lookup(one), name) for one in distinct])[rows]
 
     def with_floor(
         self,
@@ -136,9 +126,9 @@ class OracleTable:
         but what a policy achieves at θ is a lower bound of J*(θ).  If ``monotone``, so
         is every return achieved at a smaller θ.
         """
-        raised = []
+        entries = []
         for entry in self.entries:
-            slack = SAME_THETA * max(1.0, abs(entry.theta))
+            slack = _slack(entry.theta)
             counts = thetas <= entry.theta + slack
             if not monotone:
                 counts &= thetas >= entry.theta - slack
@@ -146,130 +136,16 @@ class OracleTable:
             if floor > entry.value:
                 error = max(entry.error, floor - entry.value)
                 entry = replace(entry, value=floor, error=error)
-            raised.append(entry)
-        count = sum(new != old for new, old in zip(raised, self.entries, strict=True))
+            entries.append(entry)
+        count = sum(new != old for new, old in zip(entries, self.entries, strict=True))
         note = (
-            f"{count} of {len(raised)} values are the best return of a run, which was "
+            f"{count} of {len(entries)} values are the best return of a run, which was "
             "higher."
         )
-        return OracleTable(tuple(raised), f"{self.provenance} {note}")
+        return OracleTable(tuple(entries), f"{self.provenance} {note}")
 
 
-NO_ORACLE = OracleTable((), "No J*(θ) is known for this environment.")
-
-
-def optimal_returns(
-    task: str,
-    environment: EnvironmentConfig,
-    thetas: Iterable[float],
-    *,
-    oracle: Oracle | None = None,
-    achieved: tuple[np.ndarray, np.ndarray] | None = None,
-    progress: Progress | None = None,
-) -> OracleTable:
-    """Return J*(θ) for each θ, computing what is not known yet.
-
-    Args:
-        task: Name of the task.
-        environment: Settings of its environment, on which J* depends.
-        thetas: Values of θ, in any order.
-        oracle: A user's J*, which replaces everything else.
-        achieved: θ and returns of runs in this environment, the floor of a trained J*.
-        progress: Called while values are computed.
-    """
-    thetas = sorted({float(theta) for theta in thetas})
-    require(
-        bool(thetas) and all(map(math.isfinite, thetas)),
-        f"An oracle needs at least one θ, and finite ones; received {thetas}.",
-    )
-    if oracle is not None:
-        return given_optimal_returns(oracle, thetas)
-    system = StoredOracle(task, environment)
-    table = system.table(thetas, progress)
-    if system.by == "dp" or achieved is None or not len(achieved[0]):
-        return table
-    return table.with_floor(*achieved, monotone=system.monotone)
-
-
-def optimal_returns_of_runs(
-    runs: Sequence[Run],
-    *,
-    oracle: Oracle | None = None,
-    others: Sequence[Run] = (),
-    progress: Progress | None = None,
-) -> OracleTable:
-    """Return J*(θ) for every θ in the records of runs of one task and environment.
-
-    The table is empty, and says why, where J* cannot be known: θ was not recorded, more
-    than one parameter drifts, or a custom environment has no ``oracle``.
-
-    Args:
-        runs: Runs of one problem.
-        oracle: A user's J*.
-        others: More runs, of which those on the same system count for the floor.
-        progress: Called while values are computed.
-    """
-    thetas, _ = _achieved(runs)
-    if not np.isfinite(thetas).all():
-        return OracleTable((), "θ was not recorded, so there is no J*(θ).")
-    if any(run.config.get("extra_drifts") for run in runs):
-        reason = "There is no oracle where more than one parameter drifts."
-        return OracleTable((), reason)
-    if oracle is not None:
-        return given_optimal_returns(oracle, thetas.tolist())
-    systems = {_system_of(run) for run in runs}
-    require(len(systems) == 1, f"One oracle cannot serve {len(systems)} environments.")
-    (system,) = systems
-    if isinstance(system, str):
-        return OracleTable((), system)
-    same_system = [
-        run
-        for run in others
-        if _system_of(run) == system and not run.config.get("extra_drifts")
-    ]
-    achieved = _achieved([*runs, *same_system])
-    return optimal_returns(*system, thetas, achieved=achieved, progress=progress)
-
-
-def _system_of(run: Run) -> tuple[str, EnvironmentConfig] | str:
-    """Return task and environment of a run, or why there is no oracle for them."""
-    if is_custom(run.task):
-        return (
-            "A custom environment has no built-in oracle; name one: a function of θ, "
-            "'module:function' or a CSV file with the columns theta and value."
-        )
-    try:
-        environment = run.config.get("environment", {})
-        return run.task, from_dict(EnvironmentConfig, environment)
-    except InputError as error:
-        return f"J* is not known for this environment: {error}"
-
-
-def _achieved(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """Return θ and J(π) of every episode of runs."""
-    records = [record for run in runs for record in run.records]
-    returns = [
-        one.return_executed if one.return_eval is None else one.return_eval
-        for one in records
-    ]
-    return np.array([one.theta for one in records]), np.array(returns)
-
-
-def known_optimal_return(
-    task: str, theta: float, environment: EnvironmentConfig
-) -> float | None:
-    """Return J*(θ) if it needs no computation, else None; files are read once."""
-    return _stored(task, environment).known(theta)
-
-
-def trainings_missing(
-    task: str, thetas: Iterable[float], environment: EnvironmentConfig
-) -> int:
-    """Return how many trainings of SAC J* would take at these θ."""
-    system = StoredOracle(task, environment)
-    if system.by == "dp":
-        return 0
-    return len(system.missing(sorted(set(thetas)))) * system.settings.seeds
+# J* of a task, by files and computations.
 
 
 class StoredOracle:
@@ -298,58 +174,61 @@ class StoredOracle:
         self.task, self.environment = task, environment
         self.by: By = by or ("dp" if has_dp else "sac")
         self.settings = settings or settings_for(row.plant)
-        self.monotone = row.is_monotone(environment)
-        self._unit = self.settings.spacing * (abs(row.nominal) or 1.0)
-        changed = _differing(asdict(environment), asdict(EnvironmentConfig()))
-        if self.by == "dp":
-            name = [f"dp-{row.plant}"]
-        else:
+        # More torque, gear or throttle can't hurt: actions may be smaller instead, for
+        # which every reward charges less.
+        self.monotone = environment.parameter == row.environment.parameter
+        self._spacing = self.settings.spacing * (abs(row.nominal) or 1.0)
+        name = [f"dp-{row.plant}"]
+        if self.by == "sac":
             usual = asdict(settings_for(row.plant))
             name = [f"sac-{task}", *_differing(asdict(self.settings), usual)]
-        file = "-".join([*name, *changed]) + ".json"
+        name += _differing(asdict(environment), asdict(EnvironmentConfig()))
+        file = "-".join(name) + ".json"
         self.cache_file = cache_directory() / "oracles" / file
-        self.stored = [
+        optima = [
             *_read_file(shipped / file, "shipped"),
             *_read_file(self.cache_file, "cached"),
         ]
+        self.stored = sorted(optima, key=lambda one: one.theta)
 
     def known(self, theta: float) -> float | None:
         """Return J*(θ) if no computation is needed, else None."""
-        gap = 0.0 if self.by == "dp" else self._unit * (1.0 + 1e-9)
-        optimum = _at(self._raised(self.stored), theta, gap)
+        gap = 0.0 if self.by == "dp" else self._spacing * (1.0 + 1e-9)
+        optimum = _at(self._monotone(self.stored), theta, gap)
         return optimum.value if optimum else None
 
-    def missing(self, thetas: Sequence[float]) -> list[float]:
-        """Return the θ at which J* has to be computed; ``thetas`` ascend."""
-        missing: list[float] = []
-        for theta in thetas if self.by == "dp" else grid_for(thetas, self._unit):
-            if _find(self.stored, theta) is None and not (
-                missing and _same(missing[-1], theta)
-            ):
-                missing.append(theta)
-        return missing
+    def missing(self, thetas: Iterable[float]) -> list[float]:
+        """Return the θ at which J* has to be computed."""
+        return [one for one in self._grid(thetas) if _at(self.stored, one, 0.0) is None]
 
     def table(
-        self, thetas: Sequence[float], progress: Progress | None = None
+        self, thetas: Iterable[float], progress: Progress | None = None
     ) -> OracleTable:
-        """Return J* at each θ, ascending, after computing what is missing."""
+        """Return J* at each θ after computing what is missing."""
+        thetas = _distinct(thetas)
         known = [*self.stored, *self._compute(self.missing(thetas), progress)]
+        known.sort(key=lambda one: one.theta)
         if self.by == "sac":
-            grid = grid_for(thetas, self._unit)
-            known = self._raised([one for t in grid if (one := _find(known, t))])
-        # Values of θ that differ by rounding share an entry.
-        entries = {one.theta: one for t in thetas if (one := _at(known, t, math.inf))}
-        return OracleTable(tuple(entries.values()), self._provenance(entries.values()))
+            # What else is stored must not change the answer.
+            on_grid = [_at(known, theta, 0.0) for theta in self._grid(thetas)]
+            known = self._monotone([one for one in on_grid if one is not None])
+        optima = [_at(known, theta, math.inf) for theta in thetas]
+        entries = tuple(one for one in optima if one is not None)
+        return OracleTable(entries, self._provenance(entries))
 
-    def _raised(self, optima: Sequence[Optimum]) -> list[Optimum]:
+    def _grid(self, thetas: Iterable[float]) -> list[float]:
+        """Return the θ at which J* is computed in order to know it at ``thetas``."""
+        return _distinct(thetas) if self.by == "dp" else grid_for(thetas, self._spacing)
+
+    def _monotone(self, optima: Sequence[Optimum]) -> Sequence[Optimum]:
         """Return the running maximum over θ if more θ cannot hurt (trained J* only).
 
         A value that had to be raised was too low by as much: that becomes its error.
         """
         if self.by == "dp" or not self.monotone:
-            return list(optima)
+            return optima
         raised: list[Optimum] = []
-        for one in sorted(optima, key=lambda one: one.theta):
+        for one in optima:
             if raised and raised[-1].value > one.value:
                 before = raised[-1]
                 error = max(one.error, before.error, before.value - one.value)
@@ -360,45 +239,31 @@ class StoredOracle:
 
     def _compute(
         self, thetas: Sequence[float], progress: Progress | None
-    ) -> list[Optimum]:
-        if not thetas:
-            return []
-        progress = progress or (lambda done, total: None)
-        trainings = self.settings.seeds if self.by == "sac" else 1
-        total, done = len(thetas) * trainings, 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            progress(done, total)
-
-        progress(0, total)
-        optima = []
-        for theta in thetas:
+    ) -> Iterator[Optimum]:
+        for done, theta in enumerate(thetas):
+            if progress is not None:
+                progress(done, len(thetas))
             # Imported here: known values are answered without JAX.
             if self.by == "dp":
                 from driftrl.oracles import pendulum
 
                 optimum = pendulum.optimal_return(theta, self.environment)
-                advance()
             else:
                 from driftrl.oracles import sac
 
                 optimum = sac.optimal_return(
-                    self.task, theta, self.environment, self.settings, advance
+                    self.task, theta, self.environment, self.settings
                 )
-            optima.append(replace(optimum, source="computed"))
             self._keep(optimum)
-        return optima
+            yield replace(optimum, source="computed")
+        if thetas and progress is not None:
+            progress(len(thetas), len(thetas))
 
     def _keep(self, optimum: Optimum) -> None:
         """Add a value to the cache; a cache that cannot be written only costs time."""
         # Read again: another process may have added to the file in the meantime.
-        others = [
-            one
-            for one in _read_file(self.cache_file, "cached")
-            if one.theta != optimum.theta
-        ]
+        others = _read_file(self.cache_file, "cached")
+        others = [one for one in others if one.theta != optimum.theta]
         try:
             os.makedirs(self.cache_file.parent, exist_ok=True)
             write_atomically(self.cache_file, render([*others, optimum]))
@@ -406,26 +271,25 @@ class StoredOracle:
             message = f"J*({optimum.theta:g}) was not cached in {self.cache_file}: "
             warnings.warn(f"{message}{error}.", stacklevel=2)
 
-    def _provenance(self, optima: Iterable[Optimum]) -> str:
-        optima = list(optima)
+    def _provenance(self, optima: Sequence[Optimum]) -> str:
         methods = "; ".join(sorted({one.method for one in optima}))
         efforts = " and ".join(sorted({one.effort for one in optima}))
-        error = {
-            "dp": "the distance to the value of dynamic programming, plus the distance "
-            "of that to the value on a coarser grid",
-            "sac": "how far the median training or late evaluation is below the best, "
-            "at least a tenth of J*, plus half the difference of the neighbours where "
-            "it is interpolated",
-        }[self.by]
         sources = [one.source for one in optima]
         counts = ", ".join(f"{sources.count(one)} {one}" for one in sorted({*sources}))
         return (
             f"J*(θ) is the best return achieved on the true dynamics (by {methods}; "
-            f"{efforts}). Its error is {error}. Values: {counts}."
+            f"{efforts}). Its error is {_ERRORS[self.by]}. Values: {counts}."
         )
 
 
 _stored = cache(StoredOracle)
+
+
+def known_optimal_return(
+    task: str, theta: float, environment: EnvironmentConfig
+) -> float | None:
+    """Return J*(θ) if it needs no computation, else None; files are read once."""
+    return _stored(task, environment).known(theta)
 
 
 def render(optima: Iterable[Optimum]) -> bytes:
@@ -461,48 +325,55 @@ def _differing(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]
     return changed
 
 
-def grid_for(thetas: Sequence[float], unit: float) -> list[float]:
-    """Return the θ to train at: multiples of ``unit`` around the given, ascending θ.
+def grid_for(thetas: Iterable[float], spacing: float) -> list[float]:
+    """Return the θ to train at: multiples of ``spacing`` around the given θ.
 
     If these are more than the θ themselves, return the θ themselves.
     """
-    distinct: list[float] = []
+    thetas = _distinct(thetas)
     around: set[int] = set()
     for theta in thetas:
-        if not distinct or not _same(distinct[-1], theta):
-            distinct.append(theta)
-        nearest = round(theta / unit)
-        on_grid = _same(nearest * unit, theta)
-        below = nearest if on_grid else math.floor(theta / unit)
-        around |= {below, below if on_grid else below + 1}
-    if len(distinct) <= len(around):
-        return distinct
+        nearest = round(theta / spacing)
+        if abs(nearest * spacing - theta) <= _slack(theta):
+            around.add(nearest)
+        else:
+            below = math.floor(theta / spacing)
+            around |= {below, below + 1}
+    if len(thetas) <= len(around):
+        return thetas
     # Twelve digits, so that 6 · 0.2 is 1.2 and not 1.2000000000000002.
-    return [float(f"{number * unit:.12g}") for number in sorted(around)]
+    return [float(f"{number * spacing:.12g}") for number in sorted(around)]
 
 
-def _same(first: float, second: float) -> bool:
-    """Whether two θ differ by rounding only."""
-    return abs(first - second) <= SAME_THETA * max(1.0, abs(second))
+def _slack(theta: float) -> float:
+    """Return by how much rounding may change θ."""
+    return SAME_THETA * max(1.0, abs(theta))
 
 
-def _find(optima: Iterable[Optimum], theta: float) -> Optimum | None:
-    return next((one for one in optima if _same(one.theta, theta)), None)
+def _distinct(thetas: Iterable[float]) -> list[float]:
+    """Return θ in ascending order; of those that differ by rounding, the first."""
+    ascending = sorted({float(theta) for theta in thetas})
+    require(
+        bool(ascending) and all(map(math.isfinite, ascending)),
+        f"An oracle needs at least one θ, and finite ones; received {ascending}.",
+    )
+    pairs = pairwise(ascending)
+    return ascending[:1] + [high for low, high in pairs if high - low > _slack(high)]
 
 
 def _at(optima: Sequence[Optimum], theta: float, gap: float) -> Optimum | None:
     """Return J*(θ), interpolated between neighbours at most ``gap`` apart, or None.
 
     The error of an interpolated value adds half the difference of the neighbours, the
-    most by which the middle can be off where J* is monotone.
+    most by which the middle can be off where J* is monotone.  ``optima`` ascend.
     """
-    known = _find(optima, theta)
-    below = [one for one in optima if one.theta < theta]
-    above = [one for one in optima if one.theta > theta]
-    if known or not (below and above):
-        return known
-    low = max(below, key=lambda one: one.theta)
-    high = min(above, key=lambda one: one.theta)
+    slack = _slack(theta)
+    index = bisect_left(optima, theta - slack, key=lambda one: one.theta)
+    if index < len(optima) and abs(optima[index].theta - theta) <= slack:
+        return optima[index]
+    if not 0 < index < len(optima):
+        return None
+    low, high = optima[index - 1 : index + 1]
     if high.theta - low.theta > gap:
         return None
     share = (theta - low.theta) / (high.theta - low.theta)
@@ -515,6 +386,77 @@ def _at(optima: Sequence[Optimum], theta: float, gap: float) -> Optimum | None:
         effort=high.effort,
         source="interpolated",
     )
+
+
+# J* of runs, and a user's J*.
+
+
+def optimal_returns_of_runs(
+    runs: Sequence[Run],
+    *,
+    oracle: Oracle | None = None,
+    others: Sequence[Run] = (),
+    progress: Progress | None = None,
+) -> OracleTable:
+    """Return J*(θ) for every θ in the records of runs of one task and environment.
+
+    The table is empty, and says why, where J* cannot be known: θ was not recorded, more
+    than one parameter drifts, or a custom environment has no ``oracle``.
+
+    Args:
+        runs: Runs of one problem.
+        oracle: A user's J*.
+        others: More runs, of which those on the same system count for the floor.
+        progress: Called while values are computed.
+    """
+    thetas, _ = _achieved(runs)
+    if not np.isfinite(thetas).all():
+        return OracleTable((), "θ was not recorded, so there is no J*(θ).")
+    if any(run.config.get("extra_drifts") for run in runs):
+        reason = "There is no oracle where more than one parameter drifts."
+        return OracleTable((), reason)
+    if oracle is not None:
+        return given_optimal_returns(oracle, thetas.tolist())
+    systems = {_system_of(run) for run in runs}
+    require(len(systems) == 1, f"One oracle cannot serve {len(systems)} environments.")
+    (system,) = systems
+    if isinstance(system, str):
+        return OracleTable((), system)
+    stored = StoredOracle(*system)
+    table = stored.table(thetas, progress)
+    if stored.by == "dp":
+        return table
+    same_system = [
+        run
+        for run in others
+        if _system_of(run) == system and not run.config.get("extra_drifts")
+    ]
+    achieved = _achieved([*runs, *same_system])
+    return table.with_floor(*achieved, monotone=stored.monotone)
+
+
+def _system_of(run: Run) -> tuple[str, EnvironmentConfig] | str:
+    """Return task and environment of a run, or why there is no oracle for them."""
+    if is_custom(run.task):
+        return (
+            "A custom environment has no built-in oracle; name one: a function of θ, "
+            "'module:function' or a CSV file with the columns theta and value."
+        )
+    try:
+        environment = run.config.get("environment", {})
+        return run.task, from_dict(EnvironmentConfig, environment)
+    except InputError as error:
+        return f"J* is not known for this environment: {error}"
+
+
+def _achieved(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+    """Return θ and J(π) of every episode of runs."""
+    records = [record for run in runs for record in run.records]
+    returns = [
+        one.return_executed if one.return_eval is None else one.return_eval
+        for one in records
+    ]
+    return np.array([one.theta for one in records]), np.array(returns)
 
 
 def given_optimal_returns(oracle: Oracle, thetas: Iterable[float]) -> OracleTable:
@@ -541,23 +483,21 @@ def given_optimal_returns(oracle: Oracle, thetas: Iterable[float]) -> OracleTabl
 
 def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
     """Return J* at each θ from a CSV file with the columns theta and value."""
-    require(path.is_file(), f"There is no file {path} with J*(θ).")
+    schema = polars.Schema({"theta": polars.Float64, "value": polars.Float64})
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = [
-                (float(r["theta"]), float(r["value"])) for r in csv.DictReader(file)
-            ]
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        rows = polars.read_csv(path, columns=[*schema], schema_overrides=schema)
+    except (OSError, polars.exceptions.PolarsError) as error:
         raise InputError(
             f"{path} must be a CSV file with numbers in the columns theta and value: "
-            f"{error!r}."
+            f"{error}."
         ) from error
-    known, values = np.array(sorted(rows) or np.empty((0, 2))).T
+    known, values = rows.sort("theta").to_numpy().T
     require(
-        len(rows) > 0 and bool(np.isfinite(rows).all() and (np.diff(known) > 0).all()),
+        len(known) > 0
+        and bool(np.isfinite([known, values]).all() and (np.diff(known) > 0).all()),
         f"{path} must have at least one row, finite numbers, and each θ once.",
     )
-    slack = SAME_THETA * max(1.0, *abs(known))
+    slack = max(_slack(known[0]), _slack(known[-1]))
     outside = [t for t in thetas if not known[0] - slack <= t <= known[-1] + slack]
     require(
         not outside,

@@ -36,7 +36,6 @@ PENDULUM_TASKS = (
         agent=GPAgentConfig(model=GPConfig(learn_noise=True, compression=1e-3)),
         # Nothing is random but the planner: the executed episode is the measure.
         evaluation=EvaluationConfig(episodes=0),
-        more_is_better=True,
     ),
     Task(
         name="pendulum-decay",
@@ -64,7 +63,6 @@ PENDULUM_TASKS = (
         ),
         # The policy explores while it learns; what it would do is the measure.
         evaluation=EvaluationConfig(episodes=1),
-        more_is_better=True,
     ),
 )
 
@@ -112,9 +110,6 @@ RCCAR = Task(
     ),
     # The policy explores while it learns; what it would do is the measure.
     evaluation=EvaluationConfig(episodes=1),
-    # A weaker throttle's command is a smaller one of the stronger car, for which the
-    # reward charges less.
-    more_is_better=True,
     varied=True,
     minutes=3.5,
     notes="The paper drives a car on the floor; this is its published simulator, with "
@@ -175,9 +170,6 @@ def _task(name: str, plant: str, summary: str, **settings: object) -> Task:
         "gymnasium_id": f"driftrl/{plant}-v0",
         "starts": ("random",),
         "nominal": 1.0,
-        # A weaker machine's torque is a smaller action of a stronger one, for which
-        # every reward of the suite charges less.
-        "more_is_better": True,
         "evaluation": EvaluationConfig(episodes=1),
     }
     return Task(name=name, plant=plant, summary=summary, **(shared | settings))  # pyright: ignore[reportArgumentType]
