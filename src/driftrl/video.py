@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -45,10 +45,6 @@ _DEFAULT_FPS = 20.0  # where an environment does not declare its own
 # How MuJoCo renders without a screen, and the library it needs.  Importing MuJoCo
 # fails if it is asked to use one that is missing.
 _OFF_SCREEN = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
-
-
-class CannotRender(InputError):
-    """The environment does not render itself."""
 
 
 def headless(environment: MutableMapping[str, str]) -> None:
@@ -94,7 +90,7 @@ def annotated(frame: Frame, lines: Sequence[str]) -> Frame:
 
 def _font_for(lines: Sequence[str], size: int, width: int) -> Any:
     """Return the font of a size, or of the largest one whose lines fit the width."""
-    longest = max((_font(size).getlength(line) for line in lines), default=0.0)
+    longest = max(_font(size).getlength(line) for line in lines)
     return _font(size if longest <= width else max(1, int(size * width / longest)))
 
 
@@ -121,42 +117,39 @@ def recording(path: Path, fps: float) -> Iterator[Callable[[Frame], None]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
     encoder: subprocess.Popen[bytes] | None = None
-    with tempfile.TemporaryFile() as log:
 
-        def add(frame: Frame) -> None:
-            nonlocal encoder
-            # The encoder stores colours for squares of two by two.
-            odd = ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0))
-            frame = np.pad(frame, odd, mode="edge")
-            if encoder is None:
-                encoder = _start_encoder(temporary, frame.shape, fps, log)
-            assert encoder.stdin is not None
-            encoder.stdin.write(frame.tobytes())
-
+    def add(frame: Frame) -> None:
+        nonlocal encoder
+        # The encoder stores colours for squares of two by two.
+        odd = ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0))
+        frame = np.pad(frame, odd, mode="edge")
+        if encoder is None:
+            encoder = _start_encoder(temporary, frame.shape, fps)
+        assert encoder.stdin is not None
         try:
-            yield add
-            assert encoder is not None, "a video has at least one frame"
-            encoder.communicate()
-            if encoder.returncode != 0:
-                raise BrokenPipeError
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException as error:
-            if encoder is not None:
-                if not isinstance(error, BrokenPipeError):
-                    encoder.kill()
-                with contextlib.suppress(BrokenPipeError):
-                    encoder.communicate()
-            temporary.unlink(missing_ok=True)
-            if isinstance(error, BrokenPipeError):
-                raise _encoder_error(log) from None
+            encoder.stdin.write(frame.tobytes())
+        except BrokenPipeError:
+            _finish(encoder)
             raise
+
+    try:
+        yield add
+        assert encoder is not None, "a video has at least one frame"
+        _finish(encoder)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if encoder is not None:
+            encoder.kill()
+            encoder.communicate()
+        temporary.unlink(missing_ok=True)
+        raise
     flush_directory(path.parent)
 
 
 def _start_encoder(
-    path: Path, shape: tuple[int, ...], fps: float, log: IO[bytes]
+    path: Path, shape: tuple[int, ...], fps: float
 ) -> "subprocess.Popen[bytes]":
     import imageio_ffmpeg
 
@@ -171,16 +164,18 @@ def _start_encoder(
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=log,
+        stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for driftrl, which then stops this
     )
 
 
-def _encoder_error(log: IO[bytes]) -> OSError:
-    log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
-    reason = lines[-1].strip() if lines else "the encoder failed without a message"
-    return OSError(f"The video could not be written: {reason}")
+def _finish(encoder: "subprocess.Popen[bytes]") -> None:
+    """Let the encoder end its file; ``OSError`` with its last words if it fails."""
+    _, log = encoder.communicate()
+    if encoder.returncode != 0:
+        lines = log.decode(errors="replace").strip().splitlines()
+        reason = lines[-1].strip() if lines else "the encoder failed without a message"
+        raise OSError(f"The video could not be written: {reason}")
 
 
 def real_time(env: Env, action_repeat: int) -> float:
@@ -201,19 +196,24 @@ def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
     theta = float(env.get_wrapper_attr("theta"))
     step, total = 0, 0.0
     with recording(path, fps) as add:
-        add(annotated(_render(env), caption(title, theta, step, total)))
+
+        def show() -> None:
+            frame: Any = env.render()
+            require(
+                getattr(frame, "ndim", 0) == 3 and frame.shape[2] == 3,
+                f"render() returned {type(frame).__name__}; a video needs frames of "
+                "shape (height, width, 3). Make the environment with "
+                'render_mode="rgb_array".',
+            )
+            add(annotated(frame, caption(title, theta, step, total)))
 
         def on_reward(reward: float) -> None:
             nonlocal step, total
             step, total = step + 1, total + reward
-            add(annotated(_render(env), caption(title, theta, step, total)))
+            show()
 
+        show()
         yield on_reward
-
-
-def _render(env: Env) -> Frame:
-    frame: Frame = env.render()  # pyright: ignore[reportAssignmentType]
-    return frame
 
 
 @dataclass(frozen=True)
@@ -249,39 +249,32 @@ class Camera:
 
 
 def check_video(config: RunConfig) -> float:
-    """Render and encode one frame of a run; return its frames a second in real time.
+    """Film the start of a run; return its frames a second in real time.
 
     Raises:
-        CannotRender: The environment does not render itself.
-        InputError: Videos can't be made in this installation or on this computer.
+        InputError: The environment does not render itself, or videos can't be made in
+            this installation or on this computer.
     """
     require_installed()
-    frame, fps = _first_frame(config)
     try:
         with (
+            contextlib.closing(environment_of(config, "rgb_array")) as env,
             tempfile.TemporaryDirectory() as directory,
-            recording(Path(directory) / "check.mp4", fps) as add,
         ):
-            add(annotated(frame, caption("check", 0.0, 0, 0.0)))
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"Videos can't be encoded here: {error}.") from error
-    return fps
-
-
-def _first_frame(config: RunConfig) -> tuple[Frame, float]:
-    try:
-        with contextlib.closing(environment_of(config, "rgb_array")) as env:
             env.reset(seed=0)
-            frame: Any = env.render()
             fps = real_time(env, config.environment.action_repeat)
+            with filmed(Path(directory) / "check.mp4", env, config.task, fps):
+                return fps
     except DriftrlError:
         raise
     except DependencyNotInstalled as error:
         raise InputError(NOT_INSTALLED) from error
     except NotImplementedError:
-        raise CannotRender(
+        raise InputError(
             f"{config.task} has no render(), so there is no video of it."
         ) from None
+    except OSError as error:
+        raise InputError(f"Videos can't be encoded here: {error}.") from error
     # Graphics libraries fail each in its own way, some while they are imported.
     except Exception as error:
         raise InputError(
@@ -289,27 +282,6 @@ def _first_frame(config: RunConfig) -> tuple[Frame, float]:
             f"{error}. Without a screen MuJoCo renders with EGL: install libegl1 (its "
             "name in Debian and Ubuntu), or set MUJOCO_GL to osmesa or glfw."
         ) from error
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
-        raise CannotRender(
-            f"render() of {config.task} returned {type(frame).__name__}; a video needs "
-            "frames of shape (height, width, 3). Make the environment with "
-            'render_mode="rgb_array".'
-        )
-    return frame, fps
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What to play; None means as in the last episode of the run."""
-
-    episode: int | None = None
-    """Number of the episode whose system is driven."""
-    theta: float | None = None
-    """θ, in place of that episode's."""
-    seed: int | None = None
-    """Seed of start and planner (default: the run's)."""
-    fps: float | None = None
-    """Frames a second (default: real time)."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +314,15 @@ def config_of(directory: Path) -> RunConfig:
     return read_config(path)
 
 
-def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
+def play(
+    directory: Path,
+    *,
+    episode: int | None = None,
+    theta: float | None = None,
+    seed: int | None = None,
+    fps: float | None = None,
+    out: Path | None = None,
+) -> Played:
     """Roll out the newest policy of a run without exploration, and film it.
 
     The run may be finished or running; its files are only read.  The rollout is the
@@ -352,20 +332,29 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
 
     Args:
         directory: The run.
-        scene: On which system.
+        episode: Number of the episode whose system is driven (default: the last).
+        theta: θ, in place of that episode's.
+        seed: Seed of start and planner (default: the run's).
+        fps: Frames a second (default: real time).
         out: The mp4 (default: in the run's ``videos/``).
     """
     config = config_of(directory)
-    seed = config.seed if scene.seed is None else scene.seed
+    seed = config.seed if seed is None else seed
     at_least("--seed", seed, 0)
-    if scene.fps is not None:
-        positive("--fps", scene.fps)
+    if fps is not None:
+        positive("--fps", fps)
     policy, learned = newest_policy(directory, config)
-    number = learned if scene.episode is None else scene.episode
+    number = learned if episode is None else episode
     clock = _clock(directory, config, number)
-    if scene.theta is not None:
-        config = replace(config, drift=Constant(value=scene.theta))
-    natural_fps, unfilmed = _natural_fps(config, required=out is not None)
+    if theta is not None:
+        config = replace(config, drift=Constant(value=theta))
+    real_fps, unfilmed = _DEFAULT_FPS, None
+    try:
+        real_fps = check_video(config)
+    except InputError as reason:
+        if out is not None:
+            raise
+        unfilmed = str(reason)
     render_mode = "rgb_array" if unfilmed is None else None
     with contextlib.closing(environment_of(config, render_mode)) as env:
         env.reset(seed=0, options=clock)
@@ -375,20 +364,10 @@ def play(directory: Path, scene: Scene, out: Path | None = None) -> Played:
             at = "" if theta is None else f"-theta{theta:.4g}"
             name = f"play-{learned:06d}-episode{number}{at}-s{seed}.mp4"
             path = directory / "videos" / name if out is None else out
-            out, title, fps = path, policy_title(learned), scene.fps or natural_fps
-            watch = lambda env, _: filmed(path, env, title, fps)
+            out, title, rate = path, policy_title(learned), fps or real_fps
+            watch = lambda env, _: filmed(path, env, title, rate)
         value = evaluate(policy, env, episodes=1, seed=seed, place=clock, watch=watch)
     return Played(learned, number, theta, seed, value, out, unfilmed)
-
-
-def _natural_fps(config: RunConfig, *, required: bool) -> tuple[float, str | None]:
-    """Return the frames a second of a run, and why it can't be filmed, if so."""
-    try:
-        return check_video(config), None
-    except InputError as reason:
-        if required:
-            raise
-        return math.nan, str(reason)
 
 
 def policy_title(learned: int) -> str:

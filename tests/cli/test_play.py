@@ -19,12 +19,13 @@ from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.drifting import DriftingEnv, freeze, make_env
 from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
 from driftrl.training import assembly, loop
 from driftrl.training.checkpoint import load_checkpoint
 from driftrl.training.run_directory import RunDirectory
 from driftrl.training.streams import Purpose, integer_for, key_for
 from driftrl.types import EpisodeRecord
-from driftrl.video import CannotRender, headless
+from driftrl.video import headless
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 SETTINGS: dict[str, Any] = {
@@ -140,7 +141,7 @@ def test_what_draws_nothing_is_played_all_the_same(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: RunConfig) -> float:
-        raise CannotRender("room:Room has no render(), so there is no video of it.")
+        raise InputError("room:Room has no render(), so there is no video of it.")
 
     monkeypatch.setattr(video, "check_video", refuse)
     value = by_hand(run, 3, CONFIG.drift(3))

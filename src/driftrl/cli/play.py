@@ -45,11 +45,12 @@ def main(argv: list[str]) -> int:
         f"--out must end in .mp4, received {arguments.out}.",
     )
     headless(os.environ)
-    from driftrl.video import Scene, play, policy_title
+    from driftrl.video import play, policy_title
 
-    scene = Scene(arguments.episode, arguments.theta, arguments.seed, arguments.fps)
-    played = play(arguments.directory, scene, arguments.out)
-    if arguments.json:
+    options = {**vars(arguments)}
+    as_json = options.pop("json")
+    played = play(**options)
+    if as_json:
         video = None if played.video is None else str(played.video)
         document = asdict(played) | {"video": video}
         print_json({"return": document.pop("value"), **document})

@@ -1,6 +1,7 @@
 """The RC car from above: its trail coloured by how it slid, and where it must park.
 
-Drawn with Pillow at twice the size and then reduced; a few milliseconds a picture.
+The trail is blue where the car rolls and orange where it slides.  Drawn with Pillow at
+twice the size and then reduced; a few milliseconds a picture.
 """
 
 import functools
@@ -29,7 +30,6 @@ _STILL = 0.1  # m/s, below which a direction of travel means little
 
 _FLOOR: Colour = (228, 228, 224)
 _FIELD: Colour = (247, 247, 245)
-_LINES: Colour = (205, 205, 200)
 _GOAL: Colour = (44, 140, 80)
 _START: Colour = (150, 150, 150)
 _CAR: Colour = (40, 60, 90)
@@ -68,12 +68,9 @@ def colour_of(angle: float) -> Colour:
 def draw(
     trail: Float[np.ndarray, "T 6"], steering: float, parameters: CarParameters
 ) -> Frame:
-    """Return the picture of a car that came along a trail of states.
+    """Return the picture of a car that came along a trail of ``CarState``.
 
-    Args:
-        trail: States of ``rccar.CarState``, the newest last.
-        steering: What turns the front wheels, in [−1, 1].
-        parameters: Which car.
+    The front wheels are turned by ``steering``, in [−1, 1].
     """
     canvas = _background().copy()
     pencil = _pillow("ImageDraw").Draw(canvas)
@@ -109,40 +106,15 @@ def _background() -> Any:
     canvas = _pillow("Image").new("RGB", size, _FLOOR)
     pencil = _pillow("ImageDraw").Draw(canvas)
     (west, east), (south, north) = ARENA
-    pencil.rectangle(_flat((west, north), (east, south)), fill=_FIELD)
-    for x in range(math.ceil(west), math.floor(east) + 1):
-        pencil.line(_flat((x, south), (x, north)), fill=_LINES, width=_OVERSAMPLING)
-    for y in range(math.ceil(south), math.floor(north) + 1):
-        pencil.line(_flat((west, y), (east, y)), fill=_LINES, width=_OVERSAMPLING)
+    corners = _pixels(np.array([(west, north), (east, south)]))
+    pencil.rectangle(corners.ravel().tolist(), fill=_FIELD)
     for pose, colour in ((START, _START), (GOAL, _GOAL)):
         space = _moved(_box(_BODY[0] + 0.1, _BODY[1] + 0.1), pose)
         outline = [*map(tuple, _pixels(space).tolist())]
         pencil.line([*outline, *outline[:2]], fill=colour, width=3 * _OVERSAMPLING)
         arrow = np.array([(0.42, 0.0), (0.32, -0.06), (0.32, 0.06)])
         _fill(pencil, arrow, pose, colour)
-    _draw_legend(pencil)
     return canvas
-
-
-def _draw_legend(pencil: Any) -> None:
-    """Draw the colours of the trail with their angles."""
-    x, y = _flat((VIEW[0][0] + 0.3, VIEW[1][0] + 0.45))
-    width, height, pieces = 120 * _OVERSAMPLING, 8 * _OVERSAMPLING, 60
-    for piece in range(pieces):
-        left, right = (x + width * (piece + end) / pieces for end in (0, 1))
-        colour = colour_of(_SLIDING_ANGLE * (piece + 0.5) / pieces)
-        pencil.rectangle([left, y, right, y + height], fill=colour)
-    font = _pillow("ImageFont").load_default(11 * _OVERSAMPLING)
-    for text, right, down in (
-        ("drift angle", 0, -16 * _OVERSAMPLING),
-        ("0°", 0, height),
-        (
-            f"{math.degrees(_SLIDING_ANGLE):.0f}°",
-            width - 16 * _OVERSAMPLING,
-            height,
-        ),
-    ):
-        pencil.text((x + right, y + down), text, font=font, fill=_TYRE)
 
 
 def _box(length: float, width: float) -> Points:
@@ -164,10 +136,6 @@ def _pixels(points: Points) -> Points:
     return (points - (VIEW[0][0], VIEW[1][1])) * (scale, -scale)
 
 
-def _flat(*points: tuple[float, float]) -> list[float]:
-    return _pixels(np.array(points, float)).ravel().tolist()
-
-
 def _fill(pencil: Any, points: Points, pose: Pose, colour: Colour) -> None:
     corners = _pixels(_moved(points, pose)).tolist()
     pencil.polygon([*map(tuple, corners)], fill=colour)
@@ -177,7 +145,6 @@ def _pillow(name: str) -> Any:
     try:
         import PIL.Image
         import PIL.ImageDraw
-        import PIL.ImageFont
     except ImportError as error:
         raise DependencyNotInstalled(
             "The car is drawn with Pillow: pip install 'driftrl[video]'."
