@@ -16,7 +16,7 @@ from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.records import COLUMNS, RecordWriter, truncate_records
-from driftrl.tracking import TAGS, Backend, Tracker, scalars, tracker_named
+from driftrl.tracking import TAGS, Backend, Tracker, require_tracker, scalars
 from driftrl.types import EpisodeRecord
 
 CONFIG = configure("pendulum", "sombrl", {})
@@ -154,8 +154,7 @@ def test_a_failure_is_told_once_and_the_run_goes_on(live: Live) -> None:
 
 def test_one_that_does_not_close_is_told_as_well(live: Live) -> None:
     fake, said = Fake(fails_at=-1), []
-    with live(fake, 1, 2, said):
-        pass
+    live(fake, 1, 2, said).close()
     assert len(said) == 1 and "RuntimeError: it does not close" in said[0]
 
 
@@ -163,19 +162,16 @@ def test_nothing_is_written_before_the_first_episode(tmp_path: Path) -> None:
     def opening(place: Path, config: RunConfig, mark: dict[str, Any]) -> Backend:
         raise AssertionError("nobody asked")
 
-    Tracker("fake", tmp_path, CONFIG, opening).close()
+    Tracker("fake", tmp_path, CONFIG, opening, print).close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_trackers_that_can_not_be_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trackers_that_can_not_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="wand"):
-        tracker_named("wand", tmp_path, CONFIG)
+        require_tracker("wand")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    sentence = r"Tracking by wandb needs the extra 'track': pip install 'driftrl\[track"
-    with pytest.raises(InputError, match=sentence):
-        tracker_named("wandb", tmp_path, CONFIG)
+    with pytest.raises(InputError, match=r"driftrl\[track"):
+        require_tracker("wandb")
 
 
 def test_a_run_refuses_an_unknown_tracker_before_it_begins(
@@ -192,20 +188,20 @@ import os, signal, sys
 from pathlib import Path
 from driftrl.envs.tasks import configure
 from driftrl.records import RecordWriter
-from driftrl.tracking import tracker_named
+from driftrl.tracking import tracking
 from driftrl.types import EpisodeRecord
 
 place, name, first, last, end = sys.argv[1:]
 config = configure("pendulum", "sombrl", {})
-tracker = tracker_named(name, Path(place), config, warn=print)
 rows = RecordWriter(Path(place) / "episodes.jsonl")
-for n in range(int(first), int(last) + 1):
-    values = (n, 2 / n, 40, -100.0 * n, None, False, 1, 40, 1.0, None, None, None, 3.5)
-    rows.append(EpisodeRecord(*values))
-    tracker(EpisodeRecord(*values))
-if end == "kill":
-    os.kill(os.getpid(), signal.SIGKILL)
-tracker.close()
+with tracking(name, Path(place), config, warn=print) as tracker:
+    for n in range(int(first), int(last) + 1):
+        known = (n, 2 / n, 40, -100.0 * n, None, False, 1, 40, 1.0)
+        row = EpisodeRecord(*known, None, None, None, 3.5)
+        rows.append(row)
+        tracker(row)
+    if end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict
@@ -65,14 +65,11 @@ def scalars(record: EpisodeRecord) -> dict[str, float]:
     }
 
 
-@runtime_checkable
 class Backend(Protocol):
     """Writes numbers to a tracker."""
 
-    @property
-    def keeps_at_once(self) -> bool:
-        """Whether what is written survives a kill before ``close``."""
-        ...
+    keeps_at_once: bool
+    """Whether what is written survives a kill before ``close``."""
 
     def write(self, episode: int, values: Mapping[str, float]) -> None:
         """Write the numbers of an episode."""
@@ -88,97 +85,67 @@ Open = Callable[[Path, RunConfig, dict[str, Any]], Backend]
 
 
 class Tracker:
-    """Writes a run's episodes to a backend; a context manager."""
+    """Writes a run's episodes to a backend, opened at the first one.
+
+    Errors end the tracking, not the run: they are told once, by ``warn``.
+    """
 
     def __init__(
-        self,
-        name: str,
-        directory: Path,
-        config: RunConfig,
-        opening: Open,
-        warn: Warn = warnings.warn,
+        self, name: str, directory: Path, config: RunConfig, opening: Open, warn: Warn
     ) -> None:
-        """Track a run.  Nothing is opened before its first episode.
-
-        Args:
-            name: Of the backend, and of the directory in the run's where it writes.
-            directory: The run's.
-            config: The run.
-            opening: Opens the backend.
-            warn: Called once if it fails.
-        """
-        self._name = name
-        self._directory = directory
-        self._config = config
-        self._opening = opening
-        self._warn = warn
+        self._name, self._opening, self._warn = name, opening, warn
+        self._directory, self._config = directory, config
         self._mark: dict[str, Any] = {}
         self._backend: Backend | None = None
         self._failed = False
 
     def __call__(self, record: EpisodeRecord) -> None:
-        """Write an episode, and those recorded before it that are missing.
-
-        Errors end the tracking, not the run.
-        """
+        """Write an episode, and those recorded before it that are missing."""
         if self._failed:
             return
         try:
-            earlier: list[EpisodeRecord] = []
+            rows = [record]
             if self._backend is None:
-                self._mark = self._read_mark()
                 earlier = read_records(self._directory / RECORDS_FILE)
+                rows = [*earlier[: record.episode - 1], record]
+                path = self._directory / self._name / _MARK
+                self._mark = json.loads(path.read_bytes()) if path.exists() else {}
                 self._backend = self._opening(self._directory, self._config, self._mark)
                 self._keep_mark()
-            for row in (*earlier[: record.episode - 1], record):
+            for row in rows:
                 if row.episode > self._mark.get("episode", 0):
-                    self._write(self._backend, row)
+                    self._backend.write(row.episode, scalars(row))
+                    self._mark["episode"] = row.episode
+                    if self._backend.keeps_at_once:
+                        self._keep_mark()
         except Exception as error:
             self._give_up(error)
 
     def close(self) -> None:
         """Close the backend, if it was opened."""
-        backend, self._backend = self._backend, None
-        if backend is None:
+        if self._backend is None or self._failed:
             return
         try:
-            backend.close()
+            self._backend.close()
             self._keep_mark()
         except Exception as error:
             self._give_up(error)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _write(self, backend: Backend, record: EpisodeRecord) -> None:
-        backend.write(record.episode, scalars(record))
-        self._mark["episode"] = record.episode
-        if backend.keeps_at_once:
-            self._keep_mark()
 
     def _keep_mark(self) -> None:
         directory = self._directory / self._name
         directory.mkdir(exist_ok=True)
         write_atomically(directory / _MARK, json.dumps(self._mark).encode())
 
-    def _read_mark(self) -> dict[str, Any]:
-        path = self._directory / self._name / _MARK
-        return json.loads(path.read_bytes()) if path.exists() else {}
-
     def _give_up(self, error: Exception) -> None:
-        """Warn once, and write nothing from then on."""
-        backend, self._backend, self._failed = self._backend, None, True
+        self._failed = True
         reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
         self._warn(
             f"Tracking by {self._name} has stopped ({reason}). The run goes on, and "
             f"{RECORDS_FILE} has every episode."
         )
-        if backend is not None:
+        if self._backend is not None:
             with contextlib.suppress(Exception):  # it has failed already
-                backend.close()
+                self._backend.close()
 
 
 class _TensorBoard:
@@ -190,13 +157,18 @@ class _TensorBoard:
 
     keeps_at_once = True
 
-    def __init__(self, place: Path, first: int) -> None:
+    def __init__(
+        self, directory: Path, config: RunConfig, mark: dict[str, Any]
+    ) -> None:
+        del config  # the directory's name tells the run
         self._protocol = importlib.import_module("tensorboardX.proto.event_pb2")
         self._summary = importlib.import_module("tensorboardX.proto.summary_pb2")
         writer = importlib.import_module("tensorboardX.event_file_writer")
-        place.mkdir(parents=True, exist_ok=True)
+        first = mark.get("episode", 0) + 1
+        events = directory / "tensorboard" / "events"
+        events.parent.mkdir(parents=True, exist_ok=True)
         # Two files of one second would have the same name but for the suffix.
-        self._events = writer.EventsWriter(str(place / "events"), f".{first}")
+        self._events = writer.EventsWriter(str(events), f".{first}")
         if first > 1:
             # Hides what an interrupted run wrote from here on.
             log = self._protocol.SessionLog
@@ -226,7 +198,9 @@ class _WeightsAndBiases:
 
     keeps_at_once = False
 
-    def __init__(self, directory: Path, config: RunConfig, run_id: str) -> None:
+    def __init__(
+        self, directory: Path, config: RunConfig, mark: dict[str, Any]
+    ) -> None:
         wandb = importlib.import_module("wandb")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
@@ -234,7 +208,7 @@ class _WeightsAndBiases:
             name=config.name,
             group=config.task,
             config=to_dict(config),
-            id=run_id,
+            id=mark.setdefault("id", secrets.token_hex(4)),
             resume="allow",
             mode=os.environ.get("WANDB_MODE", "offline"),
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
@@ -247,42 +221,18 @@ class _WeightsAndBiases:
         self._run.finish()
 
 
-def _tensorboard(directory: Path, config: RunConfig, mark: dict[str, Any]) -> Backend:
-    del config  # the directory's name tells the run
-    return _TensorBoard(directory / "tensorboard", mark.get("episode", 0) + 1)
-
-
-def _wandb(directory: Path, config: RunConfig, mark: dict[str, Any]) -> Backend:
-    run_id = mark.setdefault("id", secrets.token_hex(4))
-    return _WeightsAndBiases(directory, config, run_id)
-
-
 _TRACKERS: dict[str, tuple[str, Open]] = {
-    "tensorboard": ("tensorboardX", _tensorboard),
-    "wandb": ("wandb", _wandb),
+    "tensorboard": ("tensorboardX", _TensorBoard),
+    "wandb": ("wandb", _WeightsAndBiases),
 }
-NAMES = tuple(_TRACKERS)
-"""The trackers."""
 
 
 def require_tracker(name: str) -> None:
     """Refuse a tracker that does not exist or whose package is not installed."""
     if name not in _TRACKERS:
-        raise unknown_name("tracker", name, NAMES)
+        raise unknown_name("tracker", name, _TRACKERS)
     if importlib.util.find_spec(_TRACKERS[name][0]) is None:
         raise InputError(NOT_INSTALLED.format(name))
-
-
-def tracker_named(
-    name: str, directory: Path, config: RunConfig, *, warn: Warn = warnings.warn
-) -> Tracker:
-    """Return the tracker of a run.
-
-    Raises:
-        InputError: There is no such tracker, or its package is not installed.
-    """
-    require_tracker(name)
-    return Tracker(name, directory, config, _TRACKERS[name][1], warn)
 
 
 @contextlib.contextmanager
@@ -293,5 +243,9 @@ def tracking(
     if name is None:
         yield lambda record: None
         return
-    with tracker_named(name, directory, config, warn=warn) as tracker:
+    require_tracker(name)
+    tracker = Tracker(name, directory, config, _TRACKERS[name][1], warn)
+    try:
         yield tracker
+    finally:
+        tracker.close()
