@@ -13,11 +13,8 @@ import numpy as np
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
 from driftrl.errors import InputError, require
-from driftrl.exported import ACTIVATION, Policy, PolicyError, to_bytes
+from driftrl.exported import Policy, PolicyError, to_bytes
 from driftrl.io import write_atomically
-from driftrl.memory.forgetting import ENDLESS, max_transitions
-from driftrl.records import RECORDS_FILE, read_records
-from driftrl.training.assembly import MORE_DATA
 from driftrl.training.checkpoint import load_arrays, newest
 from driftrl.video import config_of
 
@@ -27,12 +24,10 @@ ONNX_OPSET = 17
 
 
 def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
-    """Write the newest policy of a run to a file, and return it.
+    """Write the newest policy of a run to a file, .npz or .onnx, and return it.
 
-    Args:
-        directory: The run, finished or under way; it is read and not changed.
-        to: The file, of NumPy (.npz) or of ONNX (.onnx).
-        bounds: What actions of −1 and 1 command; by default ``machine_bounds``.
+    The run may be under way; it is only read.  ``bounds`` are what actions of −1 and 1
+    command, by default those that the run has recorded.
     """
     require(
         to.suffix in _FORMATS,
@@ -48,12 +43,7 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
 
 
 def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
-    """Return the policy of a run's newest readable checkpoint, without exploration.
-
-    Raises:
-        InputError: The run has no policy network, or has not learned one yet.
-        CorruptFile: No checkpoint can be read.
-    """
+    """Return the policy of a run's newest readable checkpoint, without exploration."""
     config = config_of(directory)
     if isinstance(config.agent, GPAgentConfig):
         raise InputError(
@@ -67,7 +57,7 @@ def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
         f"The policy of the run in {directory} has not been trained yet, and acts at "
         f"random: episodes so far {episodes}, and learning begins with "
         f"{config.agent.learning.learning_starts} transitions "
-        f"(agent.learning.learning_starts). {_to_be_trained(directory, config)}",
+        "(agent.learning.learning_starts). Let the run go on.",
     )
     weights, biases = actor_layers(arrays)
     low, high = bounds or machine_bounds(config) or (None, None)
@@ -78,23 +68,6 @@ def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
         raise InputError(
             f"The run in {directory} can't be exported. {error}"
         ) from error
-
-
-def _to_be_trained(directory: Path, config: RunConfig) -> str:
-    """Say what lets a run begin to learn: time, unless it forgets too soon for that."""
-    assert not isinstance(config.agent, GPAgentConfig)
-    records = directory / RECORDS_FILE
-    lengths = [row.steps for row in read_records(records)] if records.is_file() else []
-    longest = max(lengths, default=config.environment.steps)
-    learning = config.agent.learning
-    within = longest if learning.when == "step" else 0
-    held = max_transitions(config.forgetting, ENDLESS, longest) + within
-    if held >= learning.learning_starts:
-        return "Let the run go on."
-    return (
-        f"It never would: this run retains at most {held:g}, in episodes of up to "
-        f"{longest} steps so far. {MORE_DATA}"
-    )
 
 
 def actor_layers(
@@ -134,19 +107,17 @@ def to_onnx(policy: Policy) -> bytes:
             "Files of ONNX need the extra 'onnx': pip install 'driftrl[onnx]'."
         ) from None
     nodes, constants, flow = [], [], "obs"
-    for n, pair in enumerate(zip(policy.weights, policy.biases, strict=True)):
-        names = (f"weight_{n}", f"bias_{n}")
+    for n, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
         constants += [
-            numpy_helper.from_array(np.asarray(array, np.float32), name)
-            for array, name in zip(pair, names, strict=True)
+            numpy_helper.from_array(np.asarray(weight, np.float32), f"weight_{n}"),
+            numpy_helper.from_array(np.asarray(bias, np.float32), f"bias_{n}"),
         ]
         last = n == len(policy.weights) - 1
-        product, total, out = f"product_{n}", f"sum_{n}", f"layer_{n}"
-        out = "action" if last else out
+        function, out = ("Tanh", "action") if last else ("Relu", f"layer_{n}")
         nodes += [
-            helper.make_node("MatMul", [flow, names[0]], [product]),
-            helper.make_node("Add", [product, names[1]], [total]),
-            helper.make_node("Tanh" if last else ACTIVATION.title(), [total], [out]),
+            helper.make_node("MatMul", [flow, f"weight_{n}"], [f"product_{n}"]),
+            helper.make_node("Add", [f"product_{n}", f"bias_{n}"], [f"sum_{n}"]),
+            helper.make_node(function, [f"sum_{n}"], [out]),
         ]
         flow = out
     ends = [
@@ -159,17 +130,14 @@ def to_onnx(policy: Policy) -> bytes:
     model = helper.make_model(
         graph, opset_imports=[opset], ir_version=8, producer_name="driftrl"
     )
-    helper.set_model_props(model, _properties(policy))
+    names = ("task", "episode", "repeat")
+    properties: dict[str, Any] = {name: getattr(policy, name) for name in names}
+    if policy.low is not None and policy.high is not None:
+        properties |= {"low": policy.low.tolist(), "high": policy.high.tolist()}
+    texts = {name: str(value) for name, value in properties.items()}
+    helper.set_model_props(model, texts)
     checker.check_model(model)
     return model.SerializeToString()
-
-
-def _properties(policy: Policy) -> dict[str, str]:
-    names = ("task", "episode", "repeat")
-    told: dict[str, Any] = {name: getattr(policy, name) for name in names}
-    if policy.low is not None and policy.high is not None:
-        told |= {"low": policy.low.tolist(), "high": policy.high.tolist()}
-    return {name: str(value) for name, value in told.items()}
 
 
 _FORMATS = {".npz": to_bytes, ".onnx": to_onnx}

@@ -94,33 +94,28 @@ class Policy:
 
 
 def load_policy(path: str | Path) -> Policy:
-    """Read a policy that ``driftrl export`` has written.
+    """Read a policy that ``driftrl export`` has written; ``PolicyError`` if it's none.
 
-    Raises:
-        PolicyError: It is damaged, or of another format.
-        OSError: It can't be read.
+    A file that can't be read is an ``OSError``.
     """
     data = Path(path).read_bytes()
     try:
         stored = _arrays(data)
         version = int(stored["version"])
+        if version == VERSION:
+            return _policy(stored)
     # Whatever a damaged archive makes zipfile and NumPy raise: of a dozen kinds.
     except Exception as error:
-        reason = str(error).strip(" .'\"") or type(error).__name__
+        missing = "it has no " if isinstance(error, KeyError) else ""
+        reason = missing + (str(error).strip(" .") or type(error).__name__)
         raise PolicyError(
             f"{path} is no policy of driftrl, or it is damaged ({reason}); export it "
             "again."
         ) from error
-    if version != VERSION:
-        raise PolicyError(
-            f"{path} has format {version}, and this reader knows format {VERSION}; "
-            "export it again, or take the reader of the driftrl that exported it."
-        )
-    try:
-        return _policy(stored)
-    except (KeyError, TypeError, ValueError) as error:
-        missing = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
-        raise PolicyError(f"{path} is damaged: {missing.rstrip('.')}.") from error
+    raise PolicyError(
+        f"{path} has format {version}, and this reader knows format {VERSION}; "
+        "export it again, or take the reader of the driftrl that exported it."
+    )
 
 
 def to_bytes(policy: Policy) -> bytes:

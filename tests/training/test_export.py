@@ -172,14 +172,11 @@ def test_bad_input(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     to = tmp_path / "policy.npz"
-    sentence = refusal(capsys, copy, tmp_path / "policy.pt")
-    assert "--to must end in .npz or .onnx, received" in sentence
+    assert "policy.pt" in refusal(capsys, copy, tmp_path / "policy.pt")
     assert "There is no directory" in refusal(capsys, copy, tmp_path / "no" / "p.npz")
     assert "no config.toml" in refusal(capsys, tmp_path, to)
-    sentence = refusal(capsys, copy, to, "--low", "1")
-    assert "--low and --high need one another" in sentence
-    sentence = refusal(capsys, copy, to, "--low", "1", "2", "--high", "3", "4")
-    assert "can't be exported" in sentence and "must have shape (1,) both" in sentence
+    assert "--high" in refusal(capsys, copy, to, "--low", "1")
+    assert "(1,)" in refusal(capsys, copy, to, *["--low", "1", "2", "--high", "3", "4"])
     shutil.rmtree(copy / "checkpoint")
     assert "no checkpoint yet" in refusal(capsys, copy, to)
 
@@ -191,9 +188,7 @@ def test_an_untrained_run_is_refused(
     config = configure("pendulum-decay", "sac", long)
     directory = stored(config, tmp_path / "run", updates=0)
     sentence = refusal(capsys, directory, tmp_path / "policy.npz")
-    assert "has not been trained yet, and acts at random: episodes so far 2" in sentence
-    assert "begins with 128 transitions" in sentence
-    assert sentence.endswith("(agent.learning.learning_starts). Let the run go on.\n")
+    assert "128 transitions" in sentence and "Let the run go on" in sentence
 
 
 def test_a_planner_has_no_policy_to_export(
