@@ -66,7 +66,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-env", "tank_to_check:make", "--json", "--episodes", "2"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] and document["errors"] == document["warnings"] == []
-    assert document["settings"]["environment.sim_steps"][0] == 10
+    assert document["settings"]["environment.sim_steps"] == 10
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:

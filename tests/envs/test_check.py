@@ -59,7 +59,7 @@ def test_a_good_environment() -> None:
     assert report.facts["random episodes"].startswith("3 of 25 to 25 steps; 0 term")
     task = sized_task("tanks", (2, 2), 25)
     assert isinstance(task.agent, EnsembleAgentConfig)
-    assert {name: value for name, (value, _) in report.settings.items()} == {
+    assert report.settings == {
         "environment.sim_steps": 25,
         "agent.imagination.termination": "learned",
         "agent.learning.learning_starts": task.agent.learning.learning_starts,

@@ -169,10 +169,8 @@ def test_a_custom_task_has_its_own_parameter_and_schedule() -> None:
         f"{HERE}:limited_press",
         parameter="mass",
         drift=schedule,
-        nominal=2.0,
-        more_is_better=True,
     )
-    assert (task.nominal, task.more_is_better, task.drift) == (2.0, True, schedule)
+    assert task.drift == schedule
     config = configure(task, "sw-ombrl", {"evaluation": {"episodes": 1}})
     assert from_dict(RunConfig, to_dict(config)) == config
     drifting, twin = environment_of(config), environment_of(config)

@@ -240,18 +240,9 @@ def test_energy_never_grows_without_throttle() -> None:
     assert (energy(after) < energy(states))[stays].all()
 
 
-def test_reversing_without_throttle_it_slows_down() -> None:
-    states = moving_forwards(COUNT)
-    states[:, 3:5] *= -1
-    actions = np.random.default_rng(2).uniform(-1, 1, (COUNT, 2)) * [1.0, 0.0]
-    before, after = (
-        forward_and_sideways(rows)[:, 0] for rows in (states, many(states, actions))
-    )
-    assert (before < after).all() and (after < 0).all()
-
-
-@pytest.mark.parametrize("steering", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("throttle", [0.0, 0.005, 0.02])
+@pytest.mark.parametrize(
+    ("steering", "throttle"), [(0.0, 0.0), (0.5, 0.02), (1.0, 0.005)]
+)
 def test_chatter_at_a_crawl_is_bounded_and_small(
     steering: float, throttle: float
 ) -> None:
@@ -268,14 +259,6 @@ def test_chatter_at_a_crawl_is_bounded_and_small(
     assert forward_and_sideways(ours)[:, 0].min() > -0.01
 
 
-def test_a_twentieth_of_the_throttle_moves_it_with_its_wheels_turned() -> None:
-    ours, finer = (
-        forward_and_sideways(drive(REST, held(1.0, 0.05, 60), substeps=count))[-1, 0]
-        for count in (SUBSTEPS, 90)
-    )
-    assert ours == pytest.approx(finer, rel=0.03) and finer > 0.19
-
-
 def test_a_slow_curve_is_no_drift_and_a_handbrake_turn_is() -> None:
     slow = [*held(0.0, 0.1, 10), *held(1.0, 0.06, 50)]
     fast = [*held(1.0, 1.0, 30), *held(1.0, -1.0, 8)]
@@ -283,13 +266,6 @@ def test_a_slow_curve_is_no_drift_and_a_handbrake_turn_is() -> None:
         np.degrees(slide(drive(REST, np.array(plan)), NOMINAL)) for plan in (slow, fast)
     )
     assert slow[10:].max() < 1.0 and fast.max() > 40.0
-
-
-def test_any_specimen_drives() -> None:
-    for number in range(1, 6):
-        states = drive(REST, held(0.4, 1.0, 60), 1.0, specimen(number))
-        assert np.isfinite(states).all()
-        assert 2.0 < np.hypot(states[:, 3], states[:, 4]).max() < 10.0
 
 
 # Symmetries

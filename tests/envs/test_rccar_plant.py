@@ -66,13 +66,6 @@ def _state_of(obs: np.ndarray) -> np.ndarray:
     return np.array([*obs[:2], np.arctan2(obs[2], obs[3]), *obs[4:7]])
 
 
-def test_an_episode_has_its_length_and_never_ends_before() -> None:
-    rows = play(car(), np.ones((200, 2)))
-    assert [row[3] for row in rows] == [False] * 200 + [True]
-    assert not any(row[2] for row in rows)
-    assert all(np.isfinite(row[0]).all() for row in rows)
-
-
 @pytest.mark.parametrize("delay", [1, 3, 5])
 def test_a_delayed_drive_is_the_drive_after_idle_steps(delay: int) -> None:
     waiting = np.concatenate([np.zeros((delay, 2)), moves(23, 2)[:-delay]])

@@ -58,6 +58,5 @@ def main(argv: list[str]) -> int:
         print(f"  {fact:<20} {value}")
     if report.ok:
         print("\nA run would assume:")
-        rows = [(key, value, why) for key, (value, why) in report.settings.items()]
-        print_table(["setting", "value", "because"], rows)
+        print_table(["setting", "value"], list(report.settings.items()))
     return 0 if report.ok else 1

@@ -33,11 +33,7 @@ class Schedule(Protocol):
 
 
 def value_at(schedule: Schedule, clock: int) -> float:
-    """Return θ of a schedule.
-
-    Raises:
-        InputError: It is not a finite number.
-    """
+    """Return θ of a schedule; ``InputError`` if it is not a finite number."""
     value: Any = schedule(clock)
     number = math.nan
     if hasattr(value, "__float__") and not isinstance(value, bool):
@@ -100,8 +96,6 @@ class _Bounded(_Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._demand(self.theta_min <= self.theta_max, "theta_min", "at most theta_max")
-        finite = math.isfinite(2 * (self.theta_max - self.theta_min))
-        self._demand(finite, "theta_max", "less far from theta_min")
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -245,10 +239,9 @@ class RandomWalk(_Bounded):
     """A Gaussian random walk that is reflected at θ_min and θ_max.
 
     θ_n = fold(initial + scale·(ε_1 + … + ε_k)), where k = max(0, n−start), the ε are
-    independent standard normal draws fixed by ``seed``, and fold mirrors the line into
-    [θ_min, θ_max] as a pair of facing mirrors would.  As ε and −ε are equally likely,
-    this has the law of a walk that is reflected at every single step.  The draws are
-    made anew in every call, so that there is no state to lose; a call costs O(k).
+    standard normal draws fixed by ``seed``, and fold mirrors the line into
+    [θ_min, θ_max]: the law of a walk that is reflected at every single step.  The draws
+    are made anew in every call, so that there is no state to lose; a call costs O(k).
     """
 
     kind: ClassVar[str] = "random_walk"
@@ -274,10 +267,7 @@ class RandomWalk(_Bounded):
         if steps == 0:
             return self.initial
         draws = np.random.default_rng(self.seed).standard_normal(steps)
-        return self._folded(self.initial + self.scale * math.fsum(draws))
-
-    def _folded(self, value: float) -> float:
-        """Mirror a number at the two bounds until it lies between them."""
+        value = self.initial + self.scale * math.fsum(draws)
         width = self.theta_max - self.theta_min
         if width == 0:
             return self.theta_min
@@ -378,17 +368,8 @@ class Unknown:
 SCHEDULES: dict[str, type[Any]] = {
     schedule.kind: schedule
     for schedule in (
-        Constant,
-        Exponential,
-        Linear,
-        Step,
-        Piecewise,
-        Cyclic,
-        RandomWalk,
-        Geometric,
-        Logarithmic,
-        Join,
-        Unknown,
+        *(Constant, Exponential, Linear, Step, Piecewise, Cyclic, RandomWalk),
+        *(Geometric, Logarithmic, Join, Unknown),
     )
 }
 """The schedules that come with driftrl by their kind."""

@@ -7,7 +7,7 @@ checks that matter for learning under drift.
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,20 +17,21 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.task import Task
 from driftrl.envs.custom import (
     STEPS,
     Env,
     box_sizes,
-    can_set_parameters,
     check_reset,
     declared_steps,
     make,
     sized_task,
 )
-from driftrl.errors import InputError, at_least, positive
+from driftrl.errors import InputError, at_least, positive, require
 
 _HELD = 10  # steps: new actions at every step cancel out on a system with inertia
 _COMPARED = 200  # steps
+_FIRST = {"episode": 1, "steps": 0}
 _LARGE = 100.0  # of an observation or a reward
 _SMALL = 0.01  # of a reward
 # Remarks of Gymnasium's checker that do not apply: wrappers are part of what is
@@ -55,8 +56,8 @@ class Report:
     warnings: tuple[str, ...]
     """What does not prevent learning, but should be known."""
     facts: dict[str, str]
-    settings: dict[str, tuple[Any, str]]
-    """What a run would assume: setting -> (value, reason)."""
+    settings: dict[str, Any]
+    """What a run would assume."""
 
     @property
     def ok(self) -> bool:
@@ -79,10 +80,6 @@ class _Rollout:
         return len(self.rewards)
 
 
-class _BadAnswer(Exception):
-    """Says what the environment returned or raised."""
-
-
 def check(
     factory: Callable[[], Any],
     name: str,
@@ -91,14 +88,10 @@ def check(
     seconds: float = 20.0,
     seed: int = 0,
 ) -> Report:
-    """Check the environments that a factory makes.
+    """Check the environments that a factory makes, with random episodes.
 
-    Args:
-        factory: Called twice, the second time after the first one was closed.
-        name: Name of the environment in the report.
-        episodes: Random episodes to run.
-        seconds: Time after which no further step is taken.
-        seed: Seed of actions and resets.
+    The factory is called twice, the second time after the first environment was closed.
+    No further step is taken after ``seconds``.
     """
     at_least("episodes", episodes, 1)
     positive("seconds", seconds)
@@ -112,8 +105,8 @@ def check(
         sizes, limit = box_sizes(env), declared_steps(env)
         check_reset(env)
         rollouts = _random_rollouts(env, limit or 0, episodes, seconds, seed)
-        again = _repeat(env, rollouts[0], seed)
-        without_options = _repeat(env, rollouts[0], seed, options=False)
+        again = _difference(env, rollouts[0], seed, _FIRST)
+        without_options = _difference(env, rollouts[0], seed, None)
         objections = _gymnasium_objections(env)
     except InputError as error:
         return Report(name, (str(error),), (), facts, {})
@@ -122,16 +115,12 @@ def check(
     errors = tuple(dict.fromkeys(r.error for r in rollouts if r.error))
     facts |= _facts(env, rollouts, limit)
     facts["Gymnasium's checker"] = " ".join(objections) or "no objection"
-    settings = _settings(name, sizes, rollouts, limit)
+    settings = _settings(sized_task(name, sizes, limit or STEPS))
     caveats = []
     if not errors:
         second = _second_instance(factory, name, rollouts[0], seed)
         caveats = [
-            *_repeat_warnings(
-                difference(rollouts[0], again),
-                second,
-                difference(rollouts[0], without_options),
-            ),
+            *_repeat_warnings(again, second, without_options),
             *_space_warnings(env, rollouts),
             *_reward_warnings(rollouts),
             *_length_warnings(rollouts, limit, settings),
@@ -185,16 +174,17 @@ def _random_actions(
 ) -> Iterator[np.ndarray]:
     space, rng = env.action_space, np.random.default_rng(seed)
     assert isinstance(space, spaces.Box)
-    for _ in range(-(-steps // hold)):
-        action = rng.uniform(space.low, space.high).astype(space.dtype)
-        for _ in range(hold):
-            yield action
-            if time.perf_counter() > deadline:
-                return
+    action = space.low
+    for step in range(steps):
+        if step % hold == 0:
+            action = rng.uniform(space.low, space.high).astype(space.dtype)
+        yield action
+        if time.perf_counter() > deadline:
+            return
 
 
 def _rollout(
-    env: Env, actions: Iterator[np.ndarray], seed: int, options: dict[str, int] | None
+    env: Env, actions: Iterable[np.ndarray], seed: int, options: dict[str, int] | None
 ) -> _Rollout:
     """Run one episode up to its end, the last action, or an error."""
     rollout = _Rollout()
@@ -212,7 +202,7 @@ def _rollout(
             rollout.rewards.append(float(reward))
             if rollout.terminated or rollout.truncated:
                 break
-    except _BadAnswer as error:
+    except InputError as error:
         rollout.error = str(error)
     except Exception as error:  # the user's environment may raise anything
         rollout.error = f"{where} raised {_described(error)}."
@@ -220,21 +210,21 @@ def _rollout(
 
 
 def _unpacked(answer: Any, size: int, where: str) -> Any:
-    if not isinstance(answer, tuple) or len(answer) != size:
-        raise _BadAnswer(f"{where} must return a tuple of {size}, received {answer!r}.")
+    require(
+        isinstance(answer, tuple) and len(answer) == size,
+        f"{where} must return a tuple of {size}, received {answer!r}.",
+    )
     return answer
 
 
 def _numbers(value: Any, shape: tuple[int, ...] | None, where: str) -> np.ndarray:
-    """Return finite numbers of a shape, or raise what is wrong with them."""
-    try:
-        array = np.array(value, np.float64)
-    except (TypeError, ValueError):
-        raise _BadAnswer(f"{where} is not numeric: {value!r}.") from None
-    if array.shape != shape:
-        raise _BadAnswer(f"{where} has shape {array.shape} instead of {shape}.")
-    if not np.isfinite(array).all():
-        raise _BadAnswer(f"{where} is not finite: {array.tolist()}.")
+    """Return finite numbers of a shape; ``InputError`` if they are not."""
+    array = np.array(value, np.float64)
+    require(
+        array.shape == shape,
+        f"{where} has shape {array.shape} instead of {shape}.",
+    )
+    require(bool(np.isfinite(array).all()), f"{where} is not finite: {array.tolist()}.")
     return array
 
 
@@ -243,20 +233,17 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _repeat(
-    env: Env, rollout: _Rollout, seed: int, *, options: bool = True
-) -> _Rollout:
-    """Run the first episode's first actions once more."""
-    clock = {"episode": 1, "steps": 0} if options else None
-    return _rollout(env, iter(rollout.actions[:_COMPARED]), seed, clock)
-
-
-def difference(first: _Rollout, second: _Rollout) -> str | None:
-    """Return how a repetition, which may have fewer actions, differs, if it does."""
+def _difference(
+    env: Env, first: _Rollout, seed: int, options: dict[str, int] | None
+) -> str | None:
+    """Repeat the first episode's first actions; return how it differs, if it does."""
+    if first.error is not None:
+        return None
+    second = _rollout(env, first.actions[:_COMPARED], seed, options)
     steps = len(second)
     ended = second.terminated or second.truncated or second.error is not None
-    if len(first) < steps or (ended and steps < len(first)):
-        return f"one ends after step {min(len(first), steps)}, the other goes on"
+    if ended and steps < len(first):
+        return f"one ends after step {steps}, the other goes on"
     for name, values, others in (
         ("observations", first.observations[: steps + 1], second.observations),
         ("rewards", first.rewards[:steps], second.rewards),
@@ -276,7 +263,7 @@ def _second_instance(
     except InputError as error:
         return f"it could not be made ({error})"
     try:
-        return difference(rollout, _repeat(other, rollout, seed))
+        return _difference(other, rollout, seed, _FIRST)
     finally:
         _close(other)
 
@@ -344,7 +331,7 @@ def _reward_warnings(rollouts: list[_Rollout]) -> Iterator[str]:
 
 
 def _length_warnings(
-    rollouts: list[_Rollout], limit: int | None, settings: dict[str, tuple[Any, str]]
+    rollouts: list[_Rollout], limit: int | None, settings: dict[str, Any]
 ) -> Iterator[str]:
     lengths = {len(rollout) for rollout in rollouts}
     if limit is None and not any(r.terminated or r.truncated for r in rollouts):
@@ -359,7 +346,7 @@ def _length_warnings(
             "Return truncated when the time is up; terminated means that nothing more "
             "can be earned."
         )
-    window, starts = settings["forgetting.window"][0], settings[_STARTS][0]
+    window, starts = settings["forgetting.window"], settings[_STARTS]
     held = window * (limit or max(lengths))
     if held < starts:
         yield (
@@ -372,7 +359,7 @@ def _length_warnings(
 def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, str]:
     facts = {
         "parameters": "settable (set_parameters)"
-        if can_set_parameters(env)
+        if env.has_wrapper_attr("set_parameters")
         else "no set_parameters(): it drifts on its own, unless a setter is given",
         "episode length": "not declared" if limit is None else f"at most {limit} steps",
     }
@@ -389,34 +376,15 @@ def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, s
     }
 
 
-def _settings(
-    name: str, sizes: tuple[int, int], rollouts: list[_Rollout], limit: int | None
-) -> dict[str, tuple[Any, str]]:
-    """Return what a run would assume, with reasons."""
-    task = sized_task(name, sizes, STEPS if limit is None else limit)
+def _settings(task: Task) -> dict[str, Any]:
+    """Return the settings of a run that depend on the environment."""
     agent = task.agent
     assert isinstance(agent, EnsembleAgentConfig)
-    clock = max((len(rollout) for rollout in rollouts if rollout.truncated), default=0)
-    why = "assumed: give --environment.sim_steps"
-    if limit is not None:
-        why = "the environment declares it"
-    elif clock:
-        why = (
-            f"assumed, but episodes took {clock}: give --environment.sim_steps {clock}"
-        )
-    ended = sum(bool(rollout.terminated) for rollout in rollouts)
     return {
-        "environment.sim_steps": (task.environment.sim_steps, why),
-        "agent.imagination.termination": (
-            agent.imagination.termination,
-            f"{ended} of {len(rollouts)} random episodes were terminated; 'absent' "
-            "saves a network if that never happens",
-        ),
-        _STARTS: (agent.learning.learning_starts, "transitions before learning starts"),
-        "agent.sac.batch_size": (agent.sac.batch_size, "grows with the networks"),
-        "agent.sac.hidden": (list(agent.sac.hidden), f"{sizes[0]} observations"),
-        "forgetting.window": (
-            task.window,
-            "episodes (w; H is the same): the system should hardly change meanwhile",
-        ),
+        "environment.sim_steps": task.environment.sim_steps,
+        "agent.imagination.termination": agent.imagination.termination,
+        _STARTS: agent.learning.learning_starts,
+        "agent.sac.batch_size": agent.sac.batch_size,
+        "agent.sac.hidden": list(agent.sac.hidden),
+        "forgetting.window": task.window,
     }

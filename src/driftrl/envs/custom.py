@@ -6,6 +6,7 @@ with a function of the user's, ``setter(env, {name: value})``.  Either is called
 every reset, with the values of that episode.
 """
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Mapping
@@ -62,11 +63,7 @@ def load_env(path: str) -> Env:
 
 
 def load_factory(path: str) -> Callable[[], Any]:
-    """Import what makes the environment of "module:factory".
-
-    Raises:
-        InputError: It can't be imported, or not be called without arguments.
-    """
+    """Import what makes the environment of "module:factory"."""
     if path in gymnasium.registry:
         raise registered(path)
     factory = load_object(path)
@@ -129,11 +126,7 @@ def declared_steps(env: Env) -> int | None:
 
 
 def box_sizes(env: Env) -> tuple[int, int]:
-    """Return the numbers of observations and actions.
-
-    Raises:
-        InputError: Observations or actions are not vectors, or actions have no bounds.
-    """
+    """Return the numbers of observations and actions, each vectors, actions bounded."""
     observed, actions = env.observation_space, env.action_space
     if not isinstance(observed, spaces.Box) or len(observed.shape) != 1:
         raise InputError(
@@ -185,14 +178,12 @@ def _mismatch(function: Callable[..., Any], **arguments: None) -> str | None:
     return None
 
 
-def custom_task(  # noqa: PLR0913 - every argument is optional
+def custom_task(
     source: str | Env | Callable[[], Env],
     *,
     parameter: str = NO_PARAMETER,
     drift: Schedule | None = None,
     setter: Setter | str | None = None,
-    nominal: float = 0.0,
-    more_is_better: bool = False,
     observations: int | None = None,
     actions: int | None = None,
     steps: int | None = None,
@@ -207,28 +198,21 @@ def custom_task(  # noqa: PLR0913 - every argument is optional
         drift: The schedule of the parameter, and so of θ.
         setter: Sets parameters where the environment has no ``set_parameters``:
             a function of (env, {name: value}), or its import path.
-        nominal: θ before the drift.
-        more_is_better: Whether J*(θ) never falls as θ grows.
         observations: Numbers observed by a machine.
         actions: Numbers that command a machine.
         steps: Decisions of an episode, if the environment does not declare them.
     """
     if isinstance(source, str) and not is_custom(source):
         task = _machine(source, observations, actions, steps)
+    elif isinstance(source, gymnasium.Env):
+        task = task_of(name_of(source), source, steps)
     else:
-        require(
-            observations is None and actions is None,
-            "An environment says itself how much it observes: leave out observations "
-            "and actions.",
-        )
-        task = _task_of_source(source, steps)
-    path = (
-        setter if isinstance(setter, str) else "" if setter is None else path_of(setter)
-    )
+        name = source if isinstance(source, str) else path_of(source)
+        with contextlib.closing(load_env(name)) as env:
+            task = task_of(name, env, steps)
+    path = setter if isinstance(setter, str) else path_of(setter) if setter else ""
     return replace(
         task,
-        nominal=nominal,
-        more_is_better=more_is_better,
         drifts=parameter if drift is not None else task.drifts,
         drift=drift or Unknown(),
         environment=replace(task.environment, parameter=parameter, setter=path),
@@ -238,31 +222,20 @@ def custom_task(  # noqa: PLR0913 - every argument is optional
 def _machine(
     name: str, observations: int | None, actions: int | None, steps: int | None
 ) -> Task:
-    counts = {"observations": observations, "actions": actions, "steps": steps}
-    for argument, count in counts.items():
-        require(
-            count is not None,
-            f"{name!r} is the name of a machine; give {argument} too.",
-        )
-        at_least(argument, count or 0, 1)
+    """Return the task of a machine that a ``Session`` drives."""
     require(
         name.replace("-", "").replace("_", "").isalnum(),
         "The name of a machine becomes part of a directory's name: use letters, "
         f"digits, - and _; received {name!r}.",
     )
+    for argument, count in (
+        ("observations", observations),
+        ("actions", actions),
+        ("steps", steps),
+    ):
+        at_least(f"{argument} of the machine {name!r}", count or 0, 1)
     assert observations and actions and steps
     return sized_task(f"machine:{name}", (observations, actions), steps)
-
-
-def _task_of_source(source: str | Env | Callable[[], Env], steps: int | None) -> Task:
-    if isinstance(source, gymnasium.Env):
-        return task_of(name_of(source), source, steps)
-    name = source if isinstance(source, str) else path_of(source)
-    env = load_env(name)
-    try:
-        return task_of(name, env, steps)
-    finally:
-        env.close()
 
 
 def task_of(name: str, env: Env, steps: int | None = None) -> Task:
@@ -284,11 +257,8 @@ def sized_task(
 ) -> Task:
     """Return the settings that a run on a custom environment starts from.
 
-    Args:
-        name: Name of the task.
-        sizes: Numbers of observations and of actions.
-        steps: Decisions of an episode that runs its full time.
-        bounds: What actions of −1 and of 1 command, if not just that.
+    ``sizes`` are numbers of observations and actions; ``steps`` the decisions of an
+    episode that runs its full time; ``bounds`` what actions of −1 and 1 command.
     """
     width = next((wide for most, wide in _WIDTHS if sizes[0] <= most), _LARGEST_WIDTH)
     return Task(
@@ -348,11 +318,8 @@ class GymPlant(Plant):
     ) -> None:
         """Wrap an environment.
 
-        Args:
-            env: The environment.
-            config: Episode length, action repeat, and the import path of a setter.
-            setter: Sets parameters of ``env``; by default the one of ``config``, or
-                else the environment's method ``set_parameters``.
+        Its parameters are set by ``setter``, by that of ``config``, or else by the
+        environment's method ``set_parameters``.
         """
         self._env = env
         self._config = config
@@ -375,7 +342,7 @@ class GymPlant(Plant):
         try:
             if self._setter is not None:
                 self._setter(self._env, dict(values))
-            elif can_set_parameters(self._env):
+            elif self._env.has_wrapper_attr("set_parameters"):
                 self._env.get_wrapper_attr("set_parameters")(dict(values))
             else:
                 raise InputError(
@@ -402,14 +369,12 @@ class GymPlant(Plant):
 
     def step(self, action: np.ndarray) -> StepResult:
         """Hold an action for ``action_repeat`` steps, or until the episode ends."""
-        command = self.command(action)
-        obs, reward, terminated, truncated, info = self._env.step(command)
-        total = float(reward)
-        for _ in range(1, self._config.action_repeat):
-            if terminated or truncated:
-                break
+        command, total, held = self.command(action), 0.0, 0
+        while True:
             obs, reward, terminated, truncated, info = self._env.step(command)
-            total += float(reward)
+            total, held = total + float(reward), held + 1
+            if terminated or truncated or held == self._config.action_repeat:
+                break
         self._left -= 1
         late = self._left <= 0 and not terminated
         obs = np.asarray(obs, np.float64)
@@ -427,8 +392,3 @@ class GymPlant(Plant):
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
-
-
-def can_set_parameters(env: Env) -> bool:
-    """Return whether the environment or a wrapper has ``set_parameters``."""
-    return env.has_wrapper_attr("set_parameters")

@@ -19,6 +19,7 @@ from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.tasks import task_named, task_of_run
 from driftrl.errors import require
+from driftrl.plugins import load_object
 
 Reward = Callable[[Array, Array, Array], Array]
 Condition = Callable[[Array, Array, Array], Array]
@@ -36,16 +37,10 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def __init__(
         self, plant: Plant, schedules: Mapping[str, Schedule], clock: Clock = "episodes"
     ) -> None:
-        """Make an environment.
+        """Let a plant drift, or ``InputError`` if it can't take a schedule's values.
 
-        Args:
-            plant: The system.
-            schedules: What drifts, by the plant's names; the first one's value is θ.
-                Empty if the plant drifts on its own.
-            clock: What the schedules count.
-
-        Raises:
-            InputError: The plant can't take a value that a schedule reaches.
+        ``schedules`` say what drifts, by the plant's names; the first one's value is θ.
+        They are empty if the plant drifts on its own.
         """
         self._plant = plant
         self._schedules = dict(schedules)
@@ -178,21 +173,9 @@ def schedules_of(
     return schedules
 
 
-def _pendulum(config: EnvironmentConfig, render_mode: str | None) -> Plant:
-    from driftrl.envs.pendulum import PendulumPlant
-
-    return PendulumPlant(config, render_mode)
-
-
-def _rccar(config: EnvironmentConfig, render_mode: str | None) -> Plant:
-    from driftrl.envs.rccar import RCCarPlant
-
-    return RCCarPlant(config, render_mode)
-
-
-PLANTS: dict[str, Callable[[EnvironmentConfig, str | None], Plant]] = {
-    "pendulum": _pendulum,
-    "rccar": _rccar,
+PLANTS = {
+    "pendulum": "driftrl.envs.pendulum:PendulumPlant",
+    "rccar": "driftrl.envs.rccar:RCCarPlant",
 }
 """Every simulator but MuJoCo's and custom ones, imported when it is needed."""
 
@@ -205,7 +188,7 @@ def make_plant(
         return GymPlant(load_env(task.name), environment)
     task.check_specimen(environment)
     if task.plant in PLANTS:
-        return PLANTS[task.plant](environment, render_mode)
+        return load_object(PLANTS[task.plant])(environment, render_mode)
     from driftrl.envs.mujoco import MujocoPlant
 
     return MujocoPlant(task, environment, render_mode)
@@ -213,12 +196,9 @@ def make_plant(
 
 def known_reward(task: Task, environment: EnvironmentConfig) -> Reward | None:
     """Return the reward of one decision if a learner may know it."""
-    if task.plant == "pendulum":
-        from driftrl.envs.pendulum import decision_reward
-    elif task.plant == "rccar":
-        from driftrl.envs.rccar import decision_reward
-    else:
+    if task.plant not in ("pendulum", "rccar"):
         return None
+    decision_reward = load_object(f"driftrl.envs.{task.plant}:decision_reward")
     return decision_reward(environment.action_repeat, task.nominal)
 
 

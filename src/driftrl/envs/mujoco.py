@@ -45,15 +45,9 @@ _LOST = tuple(
 )
 
 
-def _ignore(message: str) -> None:
-    """Drop MuJoCo's warnings, which it would log to a file in the current directory.
-
-    Those that matter raise an error in ``MujocoPlant``.
-    """
-    del message
-
-
-mujoco.set_mju_user_warning(_ignore)
+# MuJoCo would log warnings to a file in the current directory; those that matter raise
+# an error in ``MujocoPlant``.
+mujoco.set_mju_user_warning(lambda message: None)
 
 
 class MujocoPlant(Plant):

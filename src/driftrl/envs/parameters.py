@@ -47,16 +47,13 @@ class Parameter:
     """What may follow the colon, as in ``gear:2`` or ``mass:torso``."""
     target_required: bool = False
     """Whether something must follow the colon."""
-    writes: str = ""
-    """The quantity that θ sets, if it is not the parameter's name: only one parameter
-    may set it at a time."""
+    quantity: str = ""
+    """What θ sets; only one parameter may set it at a time.  Empty for its name."""
     present: Callable[[mujoco.MjModel], bool] = lambda model: True
     """Whether a model has the quantity at all, so that θ changes anything."""
 
-    @property
-    def quantity(self) -> str:
-        """The quantity that θ sets."""
-        return self.writes or self.name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quantity", self.quantity or self.name)
 
 
 @dataclass(frozen=True)
@@ -80,9 +77,7 @@ def _factor_on(
 ) -> SetterOf:
     """Return the maker of setters x(θ) = θ·x₀ for every array x of ``values``.
 
-    Args:
-        values: Gives the arrays of a model, as views into it.
-        derive: Whether MuJoCo derives constants from them.
+    ``derive`` says whether MuJoCo derives constants from them.
     """
 
     def make(model: mujoco.MjModel, index: int | None) -> Setter:
@@ -152,7 +147,7 @@ PARAMETERS: dict[str, Parameter] = {
             nominal=0.0,
             target="body",
             target_required=True,
-            writes="mass",
+            quantity="mass",
         ),
         Parameter(
             "friction",
@@ -192,15 +187,9 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> BoundParameter:
-    """Return the parameter that ``text`` names on this model.
+    """Return the parameter ``name`` or ``name:target`` of a model.
 
-    Args:
-        text: ``name`` or ``name:target``; the target is a number or a name.
-        model: The machine, which says what may be a target.
-        task: BoundParameter in the refusal.
-
-    Raises:
-        InputError: If there is no such parameter, or no such target of it.
+    The target is the number or name of an actuator or body of the model.
     """
     name, colon, target = text.partition(":")
     if name not in PARAMETERS:

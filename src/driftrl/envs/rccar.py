@@ -104,7 +104,8 @@ class CarParameters(NamedTuple):
     blend_start: Number  # u, likewise
 
 
-# Nominal value, and the bounds between which specimens are drawn.
+# The car that was driven, as its owners identified it, and the bounds between which
+# specimens are drawn.
 _TABLE = {
     "m": (1.65, 1.6, 1.7),
     "l_f": (0.13, 0.125, 0.135),
@@ -125,9 +126,7 @@ _TABLE = {
     "blend_start": (0.017, 0.0001, 0.2),
 }
 NOMINAL = CarParameters(**{name: row[0] for name, row in _TABLE.items()})
-"""The car that was driven, as its owners identified it."""
 RANGES = {name: row[1:] for name, row in _TABLE.items()}
-"""Bounds between which specimens are drawn, by the names of ``CarParameters``."""
 
 
 def specimen(number: int) -> CarParameters:
@@ -216,12 +215,7 @@ def step(
 ) -> CarState:
     """Advance by DT under an action that arrives at the car: no delay, no noise.
 
-    Args:
-        state: Where the car is.
-        action: Steering and throttle, clipped to [−1, 1].
-        throttle: θ, the factor on the throttle, and on it alone.
-        parameters: Which car.
-        substeps: Steps of the integrator.
+    The action is steering and throttle, clipped to [−1, 1]; ``throttle`` is θ.
     """
     steering, command = jnp.clip(action, -1.0, 1.0)
     delta, drive = steering * parameters.steering_limit, throttle * command
@@ -311,15 +305,9 @@ _PARKED = (0.05, 0.2, 0.5)  # m, rad, and m/s and rad/s in one norm
 class RCCarPlant(Plant):
     """A car that must park, facing the other way at first, by drifting if it can.
 
-    ======  ==============================================  =========
-    action  what                                            unit
-    ======  ==============================================  =========
-    0       steering, left is positive                      of 0.6 rad
-    1       throttle, negative brakes and reverses; × θ     of 8.2 N
-    ======  ==============================================  =========
+    Actions are steering (left is positive, of 0.6 rad) and throttle (negative brakes
+    and reverses, × θ, of 8.2 N).  Observations:
 
-    ===========  =========================================  =========
-    observation  what                                       unit
     ===========  =========================================  =========
     0, 1         position, the goal is (0, 0)               m
     2, 3         sine and cosine of the heading, goal 0     1
@@ -328,9 +316,8 @@ class RCCarPlant(Plant):
     7 … 12       the last three commands, oldest first      action
     ===========  =========================================  =========
 
-    Reward: 1/(1 + 9 (max(D − 0.1, 0)/2)²) − 0.005 ‖a‖² a step, where D² = x² + y² +
-    heading² is measured (as on the floor, where nothing else is known) after the step,
-    and a is the command as it was given: the same whatever θ, and before it arrives.
+    The ``reward`` of a step is of the pose that is measured after it (as on the floor,
+    where nothing else is known) and of the command as it was given.
 
     Start "away": 1.42 ± 0.1, −1.04 ± 0.1 m, heading π ± 0.1 π; "anywhere": any pose of
     the arena.  Both nearly at rest, with no command under way.  An episode never ends
@@ -364,8 +351,6 @@ class RCCarPlant(Plant):
         self.observation_space = spaces.Box(-bound, bound, dtype=np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), dtype=np.float64)
         self._signals = Signals()
-        self._trail: list[np.ndarray] = []
-        self._steering = 0.0
         with jax.enable_x64(True):
             self._on_device = jax.tree.map(jnp.asarray, self._car)
         self.set_parameters({})
@@ -396,7 +381,9 @@ class RCCarPlant(Plant):
         """Start an episode where ``environment.start`` says."""
         super().reset(seed=seed)
         self._left = self._config.sim_steps
-        self._state = np.concatenate([self._start_pose(), self._start_velocity()])
+        pose = self._start_pose()
+        velocity = _START_VELOCITY * self.np_random.standard_normal(3)
+        self._state = np.concatenate([pose, velocity])
         self._signals.reset(2, self._state, self.np_random)
         self._remembered = deque([np.zeros(2)] * REMEMBERED, maxlen=REMEMBERED)
         self._steering = 0.0
@@ -434,20 +421,12 @@ class RCCarPlant(Plant):
             return None
         from driftrl.envs.rccar_drawing import draw
 
-        require(bool(self._trail), "Call reset() before render().")
         return draw(np.array(self._trail), self._steering, self._car)
 
-    def _advance(
-        self,
-        state: np.ndarray,
-        arriving: np.ndarray,
-        commanded: np.ndarray,
-        noise: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, float]:
+    def _advance(self, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Step from (state, arriving and given command, noise) to (state, obs, r)."""
         with jax.enable_x64(True):
-            after, sight, reward = _measured_step(
-                *(state, arriving, commanded, noise), self._theta, self._on_device
-            )
+            after, sight, reward = _measured_step(*arrays, self._theta, self._on_device)
         return np.asarray(after), np.asarray(sight), float(reward)
 
     def _start_pose(self) -> np.ndarray:
@@ -457,9 +436,6 @@ class RCCarPlant(Plant):
             return rng.uniform(low, high)
         spread = np.array([_START_POSITION, _START_POSITION, _START_HEADING])
         return np.array(START) + rng.uniform(-spread, spread)
-
-    def _start_velocity(self) -> np.ndarray:
-        return _START_VELOCITY * self.np_random.standard_normal(3)
 
     def _noise(self) -> np.ndarray:
         return self._noise_std * self.np_random.standard_normal(6)

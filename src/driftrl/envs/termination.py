@@ -22,77 +22,56 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 Termination = Callable[[Array, Array, Array], Array]
+NextObs = Float[Array, " S"]
+Ended = Bool[Array, ""]
 
-HOPPER_HEIGHT = 0.7  # m
-HOPPER_ANGLE = 0.2  # rad
-HOPPER_STATE = 100.0  # the largest angle or velocity, rad, m/s, rad/s
-WALKER_HEIGHT = (0.8, 2.0)  # m
-WALKER_ANGLE = 1.0  # rad
-ANT_HEIGHT = (0.2, 1.0)  # m
 ANT_STATE_SIZE = 27  # 13 positions and 14 velocities; contact forces follow
-HUMANOID_HEIGHT = (1.0, 2.0)  # m
 POLE_LENGTH = 0.6  # m, of each of the two poles
-TIP_HEIGHT = 1.0  # m
 
 
-def _hopper(
-    obs: Float[Array, " S"], action: Float[Array, " A"], next_obs: Float[Array, " S"]
-) -> Bool[Array, ""]:
-    """End unless z > 0.7, |φ| < 0.2 and all else but z within ±100."""
-    del obs, action
-    upright = (next_obs[0] > HOPPER_HEIGHT) & (jnp.abs(next_obs[1]) < HOPPER_ANGLE)
+def _hopper(next_obs: NextObs) -> Ended:
+    """End unless z > 0.7 m, |φ| < 0.2 rad and all else but z within ±100."""
+    upright = (next_obs[0] > 0.7) & (jnp.abs(next_obs[1]) < 0.2)
     # The task asks for z < ∞ as well.
-    bounded = (next_obs[0] < jnp.inf) & jnp.all(jnp.abs(next_obs[1:]) < HOPPER_STATE)
+    bounded = (next_obs[0] < jnp.inf) & jnp.all(jnp.abs(next_obs[1:]) < 100.0)
     return ~(upright & bounded)
 
 
-def _walker(
-    obs: Float[Array, " S"], action: Float[Array, " A"], next_obs: Float[Array, " S"]
-) -> Bool[Array, ""]:
-    """End unless 0.8 < z < 2 and |φ| < 1."""
-    del obs, action
-    low, high = WALKER_HEIGHT
-    standing = (low < next_obs[0]) & (next_obs[0] < high)
-    return ~(standing & (jnp.abs(next_obs[1]) < WALKER_ANGLE))
+def _walker(next_obs: NextObs) -> Ended:
+    """End unless 0.8 m < z < 2 m and |φ| < 1 rad."""
+    standing = (next_obs[0] > 0.8) & (next_obs[0] < 2.0)
+    return ~(standing & (jnp.abs(next_obs[1]) < 1.0))
 
 
-def _ant(
-    obs: Float[Array, " S"], action: Float[Array, " A"], next_obs: Float[Array, " S"]
-) -> Bool[Array, ""]:
-    """End unless 0.2 ≤ z ≤ 1, both ends included, and the state is finite."""
-    del obs, action
-    low, high = ANT_HEIGHT
-    standing = (low <= next_obs[0]) & (next_obs[0] <= high)
+def _ant(next_obs: NextObs) -> Ended:
+    """End unless 0.2 m ≤ z ≤ 1 m, both ends included, and the state is finite."""
+    standing = (next_obs[0] >= 0.2) & (next_obs[0] <= 1.0)
     return ~(standing & jnp.all(jnp.isfinite(next_obs[:ANT_STATE_SIZE])))
 
 
-def _humanoid(
-    obs: Float[Array, " S"], action: Float[Array, " A"], next_obs: Float[Array, " S"]
-) -> Bool[Array, ""]:
-    """End unless 1 < z < 2."""
-    del obs, action
-    low, high = HUMANOID_HEIGHT
-    return ~((low < next_obs[0]) & (next_obs[0] < high))
+def _humanoid(next_obs: NextObs) -> Ended:
+    """End unless 1 m < z < 2 m."""
+    return ~((next_obs[0] > 1.0) & (next_obs[0] < 2.0))
 
 
-def _double_pendulum(
-    obs: Float[Array, " S"], action: Float[Array, " A"], next_obs: Float[Array, " S"]
-) -> Bool[Array, ""]:
+def _double_pendulum(next_obs: NextObs) -> Ended:
     """End if the tip is at 1 m or below: l·cos φ₁ + l·cos(φ₁ + φ₂) ≤ 1.
 
     The observation holds x, sin φ₁, sin φ₂, cos φ₁, cos φ₂, …; φ₂ is the angle between
     the poles.
     """
-    del obs, action
     sin_1, sin_2, cos_1, cos_2 = (next_obs[i] for i in range(1, 5))
-    height = POLE_LENGTH * (cos_1 + cos_1 * cos_2 - sin_1 * sin_2)
-    return height <= TIP_HEIGHT
+    return POLE_LENGTH * (cos_1 + cos_1 * cos_2 - sin_1 * sin_2) <= 1.0
+
+
+def _of_transition(ended: Callable[[NextObs], Ended]) -> Termination:
+    return lambda obs, action, next_obs: ended(next_obs)
 
 
 ENDS: dict[str, Termination] = {
-    "Hopper": _hopper,
-    "Walker2d": _walker,
-    "Ant": _ant,
-    "Humanoid": _humanoid,
-    "InvertedDoublePendulum": _double_pendulum,
+    "Hopper": _of_transition(_hopper),
+    "Walker2d": _of_transition(_walker),
+    "Ant": _of_transition(_ant),
+    "Humanoid": _of_transition(_humanoid),
+    "InvertedDoublePendulum": _of_transition(_double_pendulum),
 }
