@@ -9,6 +9,7 @@ turn, so that other programs on the machine matter little.
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import NamedTuple
@@ -151,7 +152,7 @@ def updates(config: EnsembleConfig) -> Callable[[], object]:
     )
     size, key = jnp.asarray(ROWS - 100), jax.random.key(0)
     state = ensemble.initial_state(STATES, ACTIONS, config, key=key)
-    state = ensemble.with_statistics(state, data, size)
+    state = replace(state, statistics=ensemble.statistics(data, size))
     separate = (config.members,) if config.separate_batches else ()
 
     @jax.jit

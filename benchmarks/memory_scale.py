@@ -27,10 +27,8 @@ from rich.table import Table  # noqa: E402
 from driftrl.agents.model_based import (  # noqa: E402
     ModelBasedAgent,
     ModelBasedState,
-    refresh_normalizer,
 )
 from driftrl.agents.replay import ReplayCache  # noqa: E402
-from driftrl.agents.update import DeepOnlineState  # noqa: E402
 from driftrl.config.deep import (  # noqa: E402
     EnsembleAgentConfig,
     EnsembleConfig,
@@ -39,7 +37,7 @@ from driftrl.config.deep import (  # noqa: E402
 )
 from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.envs.tasks import configure  # noqa: E402
-from driftrl.memory.episodes import EpisodeMemory, load_memory  # noqa: E402
+from driftrl.memory.episodes import EpisodeMemory  # noqa: E402
 from driftrl.training.run_directory import RunDirectory  # noqa: E402
 from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 
@@ -114,7 +112,7 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
                 used[len(data)] = resident_mib()
                 for _ in range(3):
                     with timed(times, f"{GROWING} {len(data)}"):
-                        jax.block_until_ready(refresh_normalizer(state, replay).model)
+                        jax.block_until_ready(agent.refresh(state, replay).model)
     stored = [sum(each) for each in zip(*stored_times(times).values(), strict=True)]
     early = median(stored[: MARKS[0] // STEPS])
     return times, used, sum(stored) / len(stored) / early
@@ -133,7 +131,7 @@ def step_time(retained: int) -> float:
     rewards = rng.normal(size=retained)
     data = Data(states, actions, rewards, states, np.zeros(retained, bool))
     online, times = agent.begin_online(lambda: data), Times()
-    assert isinstance(online, DeepOnlineState)
+    assert online is not None
     for number in range(40):
         seen = Transition(states[number], actions[0], 0.0, states[0], False, False)
         with timed(times, "step"):
@@ -144,10 +142,10 @@ def step_time(retained: int) -> float:
 def observed(
     agent: ModelBasedAgent,
     state: ModelBasedState,
-    online: DeepOnlineState,
+    online: int,
     seen: Transition,
     step: int,
-) -> tuple[ModelBasedState, DeepOnlineState]:
+) -> tuple[ModelBasedState, int]:
     """Learn from a transition, and wait for it as the next action would."""
     key = jax.random.key(step)
     state, online = agent.observe(state, online, seen, key=key)
@@ -176,9 +174,8 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[str]:
     yield f"All of them to the device: {took}."
     recent, history = EpisodeMemory(*SIZES, np.float32), memory.history
     first = len(history) + 1 - WINDOW
-    took = seconds(
-        lambda: load_memory(directory / "memory", recent, history, first=first)
-    )
+    recent.attach(directory / "memory", history)
+    took = seconds(lambda: recent.since(first))
     yield f"Only a window of {WINDOW * STEPS:,}: {took}."
 
 

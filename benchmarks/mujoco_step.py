@@ -24,15 +24,20 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from driftrl.agents import model_based  # noqa: E402
+from driftrl.agents.model_free import train_steps  # noqa: E402
 from driftrl.agents.replay import device_replay  # noqa: E402
-from driftrl.agents.update import train_steps  # noqa: E402
 from driftrl.config.deep import EnsembleAgentConfig  # noqa: E402
 from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.config.toml import overridden  # noqa: E402
 from driftrl.envs.drifting import DriftingEnv, freeze  # noqa: E402
 from driftrl.envs.tasks import configure  # noqa: E402
+from driftrl.memory.episodes import EpisodeMemory  # noqa: E402
 from driftrl.presets.tasks import TASKS  # noqa: E402
-from driftrl.training.assembly import make_learner  # noqa: E402
+from driftrl.training.assembly import (  # noqa: E402
+    initial_state,
+    make_agent,
+    sizes_of,
+)
 from driftrl.training.learner import Learner  # noqa: E402
 from driftrl.training.loop import collect  # noqa: E402
 from driftrl.types import Data  # noqa: E402
@@ -96,12 +101,21 @@ def agent_step(when: str) -> tuple[float, dict[str, float]]:
         "agent": {"learning": {"when": when}},
     }
     config = overridden(configure("halfcheetah", "sombrl"), changes)
-    learner = make_learner(config)
+    agent = make_agent(config)
+    learner = Learner(
+        agent,
+        config.forgetting,
+        EpisodeMemory(*sizes_of(config), agent.precision),
+        steps=config.environment.steps,
+        seed=config.seed,
+        state=initial_state(agent, config),
+    )
     env = freeze("halfcheetah", 1.0, config.environment)
     decisions = config.environment.steps
     for _ in range(2):  # compiles, and fills the memory
         collect(learner, env, config.seed)
-        learner.learn(learner.end_episode())
+        learner.end_episode()
+        learner.learn()
     data, state = learner.memory.since(1), learner.state
     calls = {"step": lambda: _episode(learner, env, config)}
     calls["in one call"] = _update(config, data, state, calls=1)
@@ -116,7 +130,8 @@ def agent_step(when: str) -> tuple[float, dict[str, float]]:
 
 def _episode(learner: Learner, env: DriftingEnv, config: RunConfig) -> None:
     collect(learner, env, config.seed)
-    learner.learn(learner.end_episode())
+    learner.end_episode()
+    learner.learn()
     jax.block_until_ready(learner.state)
 
 

@@ -36,7 +36,7 @@ from driftrl.agents.optimism import norm
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
 from driftrl.envs import pendulum
 from driftrl.envs.tasks import configure, task_named
-from driftrl.memory.episodes import EpisodeMemory, load_memory
+from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import EpisodeSummary
 from driftrl.models import gp
 from driftrl.models.gp import Prediction
@@ -73,7 +73,7 @@ def first_episodes() -> Data:
             warn=print,
         )
         memory = EpisodeMemory(TASK.state_size, TASK.action_size)
-        load_memory(directory / "memory", memory, history)
+        memory.attach(directory / "memory", history)
         return memory.since(1)
 
 

@@ -45,6 +45,12 @@ TINY_DEEP: dict[str, Any] = {
 """The same of a run with networks."""
 
 
+def same(found: Any, expected: Any) -> bool:
+    """Return whether two pytrees are equal bit for bit."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
 def record(episode: int = 1, **changes: Any) -> EpisodeRecord:
     """Return a plausible row of an episode, with some columns changed."""
     columns: dict[str, Any] = {

@@ -11,8 +11,8 @@ import pytest
 
 from driftrl.agents.base import Agent, LearnContext, Policy
 from driftrl.agents.model_based import ModelBasedAgent
+from driftrl.agents.model_free import SACAgent
 from driftrl.agents.replay import DeviceReplay
-from driftrl.agents.sac import SACAgent
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -26,6 +26,7 @@ from driftrl.config.deep import (
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.models import ensemble
 from driftrl.types import Data, Episode, Transition
+from factories import same
 
 CONFIG = EnsembleAgentConfig(
     model=EnsembleConfig(members=2, hidden=(8,), learning_rate=0.01),
@@ -58,12 +59,6 @@ def data(rows: int, ended: bool = False) -> Data:
 def episode(rows: int) -> Episode:
     made = data(rows)
     return Episode(made.obs, made.actions, made.rewards, made.next_obs, False)
-
-
-def same(found: Any, expected: Any) -> bool:
-    """Return whether two pytrees are equal bit for bit."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def start(config: Config = CONFIG) -> Any:
@@ -171,7 +166,7 @@ def test_the_normalisation_is_refreshed_at_intervals(
         sizes.append(int(replay.size))
         return state
 
-    monkeypatch.setattr(ModelBasedAgent, "_refresh", refresh)
+    monkeypatch.setattr(ModelBasedAgent, "refresh", refresh)
     monkeypatch.setattr(ModelBasedAgent, "_train", lambda self, state, *rest: state)
     for retained, expected in ((3, [6, 10, 14]), (98, [99, 103, 108])):
         stepwise, state = agent(STEPWISE, 120, 12), start(STEPWISE)

@@ -15,17 +15,16 @@ from jaxtyping import Array
 
 from driftrl.agents import model_based, sac
 from driftrl.agents.model_based import (
+    ModelBasedAgent,
     ModelBasedState,
     Settings,
     current_weight,
     mean_bonus,
-    refresh_normalizer,
-    soft_reset,
     statistics_of,
 )
+from driftrl.agents.model_free import train_steps
 from driftrl.agents.replay import DeviceReplay, device_replay
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.agents.update import train_steps
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -38,6 +37,7 @@ from driftrl.config.deep import (
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsemblePrediction, Statistics
 from driftrl.types import Data
+from factories import same
 
 SIZES = (2, 1)
 CONFIG = EnsembleAgentConfig(
@@ -49,12 +49,6 @@ CONFIG = EnsembleAgentConfig(
 SEPARATE = replace(CONFIG, model=replace(CONFIG.model, separate_batches=True))
 KEY = jax.random.key(5)
 ROWS = 9
-
-
-def same(found: Any, expected: Any) -> bool:
-    """Return whether two pytrees are equal bit for bit."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def transitions(rows: int, seed: int = 0) -> Data:
@@ -85,8 +79,12 @@ def turned(replay: DeviceReplay, start: int) -> DeviceReplay:
     return DeviceReplay(rows, jnp.asarray(start, jnp.int32), replay.size)
 
 
+def agent(config: EnsembleAgentConfig = CONFIG) -> ModelBasedAgent:
+    return ModelBasedAgent(SIZES, config, capacity=ROWS, steps=ROWS)
+
+
 def fresh(config: EnsembleAgentConfig = CONFIG) -> ModelBasedState:
-    return model_based.initial_state(SIZES, config, key=jax.random.key(0))
+    return agent(config).initial_state(key=jax.random.key(0))
 
 
 def trained(
@@ -97,7 +95,7 @@ def trained(
 ) -> ModelBasedState:
     replay = replay_of(6) if replay is None else replay
     count = jnp.asarray(updates, jnp.int32)
-    state = refresh_normalizer(fresh(config), replay)
+    state = agent(config).refresh(fresh(config), replay)
     settings = Settings(config, functions)
     return train_steps(model_based.update, settings, state, replay, count, KEY)
 
@@ -194,21 +192,12 @@ def test_tuned_weight_moves_and_constant_does_not() -> None:
 
 
 def test_mean_bonus_by_hand() -> None:
-    def predict(obs: Array, action: Array) -> EnsemblePrediction:
-        size = jnp.abs(action[0])
-        return EnsemblePrediction(
-            mean=obs,
-            reward=jnp.zeros(()),
-            epistemic_std=jnp.stack([size, size * obs[0], jnp.zeros(())]),
-            aleatoric_std=jnp.ones(3),
-            scale=jnp.array([0.5, 1.0, 1.0]),
-            member_means=jnp.zeros((2, 2)),
-            member_rewards=jnp.zeros(2),
-        )
+    def bonus_of(obs: Array, action: Array) -> Array:
+        return jnp.abs(action[0]) * jnp.sqrt(4.0 + obs[0] ** 2)
 
     obs = jnp.array([[0.0, 9.0], [1.0, 9.0], [1.5, 9.0]])
     draw = lambda obs, key: jax.random.uniform(key, (1,))
-    found = mean_bonus(predict, draw, CONFIG, obs, KEY)
+    found = mean_bonus(bonus_of, draw, obs, KEY)
     # |u|·√(2² + x₀²), for x₀ = 0, 1, 1.5.
     drawn = [jax.random.uniform(key, (1,))[0] for key in jax.random.split(KEY, 3)]
     expected = np.mean(np.array(drawn) * [2.0, math.sqrt(5.0), 2.5])
@@ -224,8 +213,8 @@ def resetting(model: float, policy: float) -> EnsembleAgentConfig:
 
 def test_soft_reset_of_nothing_and_of_everything() -> None:
     learned = trained()
-    assert same(soft_reset(learned, SIZES, resetting(0.0, 0.0), key=KEY), learned)
-    found = soft_reset(learned, SIZES, resetting(1.0, 1.0), key=KEY)
+    assert same(agent(resetting(0.0, 0.0)).soft_reset(learned, KEY), learned)
+    found = agent(resetting(1.0, 1.0)).soft_reset(learned, KEY)
     model_key, policy_key = jax.random.split(KEY)
     actor = sac.init(*SIZES, CONFIG.sac, key=policy_key).actor
     model = ensemble.initial_state(*SIZES, CONFIG.model, key=model_key)
@@ -238,10 +227,10 @@ def test_soft_reset_of_nothing_and_of_everything() -> None:
 
 def test_soft_reset_rates_are_separate() -> None:
     learned = trained()
-    found = soft_reset(learned, SIZES, resetting(0.5, 0.0), key=KEY)
+    found = agent(resetting(0.5, 0.0)).soft_reset(learned, KEY)
     assert same(found.policy, learned.policy)
     assert not same(found.model, learned.model)
-    found = soft_reset(learned, SIZES, resetting(0.0, 0.5), key=KEY)
+    found = agent(resetting(0.0, 0.5)).soft_reset(learned, KEY)
     assert same(found.model, learned.model)
     assert not same(found.policy.actor, learned.policy.actor)
 
@@ -261,7 +250,7 @@ def measure(
         monkeypatch.setattr(model_based, "_MEASURED_AT_ONCE", 0)
         monkeypatch.setattr(model_based, "_BLOCK", 8)
         compiled = jax.jit(lambda *given: unwrap(statistics_of)(*given))
-    yield functools.partial(compiled, fresh().model)
+    yield compiled
 
 
 # 24 rows are three blocks, 17 are two and a row; 30 rows in all are almost four.

@@ -18,7 +18,6 @@ from driftrl.agents.optimism import (
     initial_weight,
     norm,
     tune,
-    weight_loss,
     with_weight,
 )
 from driftrl.errors import InputError
@@ -142,14 +141,6 @@ def tuned(pairs: list[tuple[float, float]], start: float = 1.0) -> WeightState:
     for current, reference in pairs:
         state = step(state, jnp.asarray(current), jnp.asarray(reference), RATE)
     return state
-
-
-def test_loss_by_hand() -> None:
-    numbers = map(jnp.asarray, (math.log(3.0), 0.2, 0.7))
-    loss, slopes = jax.value_and_grad(weight_loss, argnums=(0, 1, 2))(*numbers)
-    assert float(loss) == pytest.approx(-0.5 * math.log(3.0), rel=1e-6)
-    # The bonuses are constants: only log λ is to move.
-    np.testing.assert_allclose(slopes, [-0.5, 0.0, 0.0], rtol=1e-6)
 
 
 def test_is_adam_on_the_logarithm() -> None:

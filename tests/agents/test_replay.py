@@ -13,6 +13,7 @@ from driftrl.agents import replay as module
 from driftrl.agents.replay import Batch, DeviceReplay, ReplayCache, device_replay
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.types import Data, Episode, Transition
+from factories import same
 
 SIZES = (2, 1)
 
@@ -33,12 +34,6 @@ def memory_of(*lengths: int, seed: int = 0) -> EpisodeMemory:
     for number, length in enumerate(lengths):
         memory.append(episode(length, seed + number))
     return memory
-
-
-def same(found: Any, expected: Any) -> bool:
-    """Return whether two pytrees are equal bit for bit."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def content(replay: DeviceReplay) -> Batch:

@@ -15,6 +15,7 @@ from driftrl.agents import sac
 from driftrl.agents.replay import Batch, DeviceReplay
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import SACConfig
+from factories import same
 
 STATES, ACTIONS = 3, 2
 CONFIG = SACConfig(hidden=(8, 8), batch_size=6, target_entropy=-1.5)
@@ -67,12 +68,6 @@ def updated(
     state: SACState, batch: Batch, config: SACConfig, key: jax.Array, extra: Any = None
 ) -> tuple[SACState, Metrics]:
     return sac.update(state, batch, config, key=key, bonus=extra)
-
-
-def same(found: Any, expected: Any) -> bool:
-    """Return whether two pytrees are equal bit for bit."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def assert_close(found: Any, expected: Any, *, rtol: float, atol: float) -> None:

@@ -1,7 +1,6 @@
 """Soft resets: the mixture by hand, its two ends, what follows and what stays."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +9,12 @@ import numpy as np
 from driftrl.agents import sac
 from driftrl.agents.replay import Batch, DeviceReplay
 from driftrl.agents.sac import SACState, soft_reset
-from driftrl.agents.update import mix
 from driftrl.config.deep import SACConfig
+from driftrl.models.networks import mix
+from factories import same
 
 CONFIG = SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.05)
 KEY = jax.random.key(3)
-
-
-def same(found: Any, expected: Any) -> bool:
-    """Return whether two pytrees are equal bit for bit."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 @functools.cache

@@ -196,7 +196,7 @@ def test_a_run_under_way_is_not_disturbed(
 
 
 def damage(run: Path, episodes: int) -> None:
-    path = run / "checkpoint" / f"{episodes:06d}" / "state.npz"
+    path = run / "checkpoint" / f"{episodes:06d}.npz"
     path.write_bytes(path.read_bytes()[:-1])
 
 
@@ -218,7 +218,7 @@ def test_checkpoints_replaced_while_they_are_read_are_looked_for_again(
     def load(directory: Path, episodes: int, template: Any) -> Any:
         if episodes == 3:  # by the time it is read, the run is at 7
             for old in (2, 3):
-                shutil.move(place / f"{old:06d}", place / f"{old + 4:06d}")
+                shutil.move(place / f"{old:06d}.npz", place / f"{old + 4:06d}.npz")
         return load_checkpoint(directory, episodes, template)
 
     monkeypatch.setattr(video, "load_checkpoint", load)

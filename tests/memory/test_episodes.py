@@ -16,7 +16,6 @@ from driftrl.errors import CorruptFile, InputError
 from driftrl.memory.episodes import (
     EpisodeMemory,
     load_episode,
-    load_memory,
     save_episode,
 )
 from driftrl.memory.forgetting import EpisodeSummary
@@ -100,7 +99,7 @@ def test_a_file_holds_what_the_memory_holds(
     # Both kinds of files are read into both kinds of memory.
     for wanted in (np.float32, np.float64):
         again = EpisodeMemory(3, 2, wanted)
-        load_memory(tmp_path, again, [EpisodeSummary(6)])
+        again.attach(tmp_path, [EpisodeSummary(6)])
         _assert_equal(again.since(1), load_episode(tmp_path, 1), wanted)
 
 
@@ -123,7 +122,8 @@ def test_refusals() -> None:
 
 def _loaded(directory: Path, lengths: list[int], first: int = 1) -> EpisodeMemory:
     memory = EpisodeMemory(3, 2)
-    load_memory(directory, memory, [EpisodeSummary(n) for n in lengths], first)
+    memory.attach(directory, [EpisodeSummary(n) for n in lengths])
+    memory.since(first)
     return memory
 
 
@@ -154,13 +154,11 @@ def test_released_episodes_are_read_again(tmp_path: Path) -> None:
     memory, loaded = _filled(4, 1, 7), EpisodeMemory(3, 2)
     for number in (1, 2):
         save_episode(tmp_path, number, memory.episode(number))
-    load_memory(tmp_path, loaded, memory.history[:2], 2)
+    loaded.attach(tmp_path, memory.history[:2])
     loaded.append(memory.episode(3))  # has no file yet
     loaded.release(before=3)
-    origin = loaded.since(3).origin
     _assert_equal(loaded.since(1), memory.since(1))
     assert loaded.since(1).offset == 0 and loaded.since(2).offset == 4
-    assert loaded.since(1).origin is not origin
     for each in (memory, loaded):
         each.append(_episode(2, seed=9))
     _assert_equal(loaded.since(2), memory.since(2))

@@ -34,7 +34,9 @@ STATISTICS = Statistics(
 
 # Compiled whole, these take less time than their pieces one by one.
 predict = jax.jit(ensemble.predict)
-measure = jax.jit(ensemble.with_statistics)
+measure = jax.jit(
+    lambda state, *data: replace(state, statistics=ensemble.statistics(*data))
+)
 judge = jax.jit(ensemble.regression_loss)
 
 

@@ -19,7 +19,9 @@ SMALL = EnsembleConfig(members=E, hidden=(8, 7), learning_rate=1e-2)
 KEY = jax.random.key(7)
 
 # Compiled whole, these take less time than their pieces one by one.
-measure = jax.jit(ensemble.with_statistics)
+measure = jax.jit(
+    lambda state, *data: replace(state, statistics=ensemble.statistics(*data))
+)
 update = jax.jit(ensemble.update, static_argnums=2)
 
 

@@ -23,7 +23,7 @@ def run(config: RunConfig, directory: Path, *, resume: bool = False) -> list[dic
 
 def newest_arrays(directory: Path) -> dict[str, np.ndarray]:
     path = sorted((directory / "checkpoint").iterdir())[-1]
-    with np.load(path / "state.npz") as archive:
+    with np.load(path) as archive:
         return {name: archive[name] for name in archive.files}
 
 

@@ -148,13 +148,13 @@ def test_a_run_is_exported_and_said_so(
 def test_an_older_checkpoint_stands_in_for_a_damaged_one(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = copy / "checkpoint" / "000002" / "state.npz"
+    state = copy / "checkpoint" / "000002.npz"
     state.write_bytes(state.read_bytes()[:-1])
     assert export(copy, tmp_path / "policy.npz") == 0
     assert load_policy(tmp_path / "policy.npz").episode == 1
-    shutil.rmtree(copy / "checkpoint" / "000001")
+    (copy / "checkpoint" / "000001.npz").unlink()
     assert export(copy, tmp_path / "other.npz") == 1
-    assert "000002 is damaged" in capsys.readouterr().err
+    assert "000002.npz is damaged" in capsys.readouterr().err
     assert not (tmp_path / "other.npz").exists()
 
 

@@ -49,7 +49,7 @@ def live(rule: ForgettingRule, seed: int) -> list[float]:
             x = np.clip(x + gain * learner.act(x), -2.0, 2.0)
             learner.observe(x, -float(x[0] ** 2), False, step == STEPS - 1)
         episode = learner.end_episode()
-        learner.learn(episode)
+        learner.learn()
         returns.append(episode.executed_return)
     return returns
 

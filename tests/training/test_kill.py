@@ -97,7 +97,7 @@ def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) 
     """The last checkpoint, with all networks and optimisers, is the same too."""
     learning = {"agent": {"learning": {"when": when}}}
     check(overridden(tiny_deep, {"episodes": 100, **learning}), tmp_path, kills=5)
-    last = "checkpoint/000100/state.npz"
+    last = "checkpoint/000100.npz"
     whole, killed = tmp_path / "whole" / last, tmp_path / "killed" / last
     with np.load(whole) as one, np.load(killed) as other:
         assert one.files == other.files

@@ -3,11 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from driftrl.agents.model_based import initial_state
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -20,13 +18,9 @@ from driftrl.config.toml import read_toml
 from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
 from driftrl.presets.tasks import TASKS
+from driftrl.training.assembly import initial_state, make_agent
 from driftrl.training.checkpoint import save_checkpoint
-from driftrl.training.speed import (
-    Product,
-    expected_bytes,
-    expected_minutes,
-    products_of_unit,
-)
+from driftrl.training.speed import expected_bytes, expected_minutes, update_flops
 from driftrl.training.study import find_study
 from driftrl.types import Episode
 
@@ -37,33 +31,24 @@ CONFIG = EnsembleAgentConfig(
 )
 
 
-def test_flops_of_a_pass_by_hand() -> None:
-    # Layers of 4·8 and 8·2 weights, three networks, ten rows: 2·10·3·48 = 2,880.
-    forward = Product((4, 8, 2), 3, 10, "forward")
-    assert forward.flops == 2880
-    # Backwards each weight is in two products more; the inputs' slope is left out.
-    assert replace(forward, passes="weights").flops == 3 * 2880 - 2 * 10 * 3 * 32
-    # For the slope by the inputs every weight is in one product more.
-    assert replace(forward, passes="inputs").flops == 2 * 2880
-
-
-def test_products_of_a_unit_by_hand() -> None:
-    found = products_of_unit(CONFIG, (3, 1))
-    model, actor, critic = (4, 5, 4), (3, 4, 4, 2), (4, 4, 4, 1)
-    assert found == {
-        Product(model, 2, 3, "weights"): 1,
-        Product(model, 2, 3, "forward"): 2 + 1,  # K imagined steps, the collected one
-        Product(actor, 1, 3, "forward"): 2 + 2,  # K steps, and next actions twice
-        Product(critic, 2, 3, "forward"): 2,
-        Product(critic, 2, 3, "weights"): 2,
-        Product(critic, 2, 3, "inputs"): 2,
-        Product(actor, 1, 3, "weights"): 2,
-    }
+def test_flops_of_an_update_by_hand() -> None:
+    # Networks of 4·5 + 5·4, 3·4 + 4·4 + 4·2 and 4·4 + 4·4 + 4·1 weights; each is in a
+    # multiplication and an addition for 3 rows, of 2 members, 1 actor and 2 critics.
+    model, actor, critics = (2 * 3 * n for n in (2 * 40, 36, 2 * 36))
+    # Backwards each weight is in two products more, but the first layer's in one.
+    model_step = 3 * model - 2 * 3 * 2 * 20
+    actor_step, critic_step = 3 * actor - 2 * 3 * 12, 3 * critics - 2 * 3 * 2 * 16
+    # K = 2 imagined steps and the collected one; two updates of the policy, each with
+    # actions for the targets, the targets, and the slope of the critics by actions.
+    policy = 2 * (actor + critics + critic_step + 2 * critics + actor_step)
+    expected = model_step + 3 * model + 2 * actor + policy
+    assert update_flops(CONFIG, (3, 1)) == expected
     tuned = replace(CONFIG, optimism=DeepOptimismConfig(rule="tuned"))
-    assert products_of_unit(tuned, (3, 1))[Product(model, 2, 3, "forward")] == 4
+    assert update_flops(tuned, (3, 1)) == expected + model + actor
     residual = replace(CONFIG, sac=replace(CONFIG.sac, critic="residual"))
-    wide = Product((4, 4, 4, 4, 1), 2, 3, "forward")
-    assert products_of_unit(residual, (3, 1))[wide] == 2
+    # 16 weights more, in 1 + 3 + 2 products of both critics and both updates.
+    more = 2 * 6 * 2 * 3 * 2 * 16
+    assert update_flops(residual, (3, 1)) == expected + more
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -108,7 +93,7 @@ def test_other_settings_take_what_was_measured(
 def test_a_deep_run_lies_on_the_disk_as_expected(tmp_path: Path) -> None:
     config = configure("pendulum-decay", "sombrl", {"episodes": 2})
     assert isinstance(config.agent, EnsembleAgentConfig)
-    state = initial_state((3, 1), config.agent, key=jax.random.key(0))
+    state = initial_state(make_agent(config), config)
     columns = {"obs": 3, "actions": 1, "next_obs": 3}
     arrays = {name: np.zeros((200, size)) for name, size in columns.items()}
     episode = Episode(**arrays, rewards=np.zeros(200), terminated=False)

@@ -118,10 +118,8 @@ class Policy(Protocol):
 class Agent(Protocol):
     """Learns policies."""
 
-    @property
-    def precision(self) -> Precision:
-        """The precision in which it reads data."""
-        ...
+    precision: Precision
+    """The precision in which it reads data."""
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
         """Return the state before the first episode."""
@@ -142,8 +140,9 @@ class Agent(Protocol):
         ...
 
     def begin_online(self, retained: Callable[[], Data]) -> OnlineState | None:
-        """Return what learning within an episode needs; None if it does not."""
-        ...
+        """Return what learning within an episode needs; None if it does not learn."""
+        del retained
+        return None
 
     def observe(
         self,
@@ -154,4 +153,5 @@ class Agent(Protocol):
         key: Key[Array, ""],
     ) -> tuple[State, OnlineState]:
         """Learn from one transition; called only if ``begin_online`` is not None."""
-        ...
+        del transition, key
+        return state, online

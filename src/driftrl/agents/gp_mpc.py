@@ -18,9 +18,9 @@ from jaxtyping import Array, Float, Key
 from driftrl.agents import icem
 from driftrl.agents.base import (
     Action,
+    Agent,
     LearnContext,
     ModelMetrics,
-    OnlineState,
     prediction_metrics,
 )
 from driftrl.agents.optimism import Bonus, bonus_named, check_bonus, theory_weight
@@ -30,7 +30,7 @@ from driftrl.errors import require
 from driftrl.models import gp
 from driftrl.models.gp import GPState, Posterior, Prediction
 from driftrl.theory.confidence import information_gain
-from driftrl.types import Data, Episode, Precision, Transition
+from driftrl.types import Data, Episode, Precision
 
 Decide = Callable[[Posterior, Array, icem.Plan, Array, Array], icem.Plan]
 
@@ -67,7 +67,7 @@ class GPAgentState:
     """λ of the policy of this state."""
 
 
-class GPAgent:
+class GPAgent(Agent):
     """Optimistic planning on a Gaussian process, for a known reward function."""
 
     precision: Precision = np.float64
@@ -129,22 +129,6 @@ class GPAgent:
             policy.act(obs, policy.begin(), key=key)
             with jax.enable_x64(True):
                 gp.predict_all(posterior, *blank)
-
-    def begin_online(self, retained: Callable[[], Data]) -> None:
-        """Return None: it learns between episodes only."""
-        del retained
-
-    def observe(
-        self,
-        state: GPAgentState,
-        online: OnlineState,
-        transition: Transition,
-        *,
-        key: Key[Array, ""],
-    ) -> tuple[GPAgentState, OnlineState]:
-        """Learn nothing; ``begin_online`` returns None, so this is never called."""
-        del transition, key
-        return state, online
 
     def _policy_on(self, posterior: Posterior | None, weight: float) -> "GPPolicy":
         return GPPolicy(posterior, weight, self._planner, self._sizes[1], self._decide)

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from driftrl.agents import sac
 from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
+from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
 from driftrl.agents.optimism import (
     WeightState,
     bonus_named,
@@ -34,23 +35,10 @@ from driftrl.agents.optimism import (
     with_weight,
 )
 from driftrl.agents.replay import Batch, DeviceReplay
-from driftrl.agents.rollouts import (
-    Predict,
-    TaskFunctions,
-    Termination,
-    imagine,
-    never_terminates,
-)
-from driftrl.agents.sac import (
-    ActorPolicy,
-    BatchBonus,
-    SACState,
-    polyak_update,
-    training_columns,
-)
-from driftrl.agents.update import DeepAgent, mix, train_steps
+from driftrl.agents.rollouts import Predict, TaskFunctions, imagine, never_terminates
+from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.errors import require
+from driftrl.errors import EnvironmentFault, require
 from driftrl.models import ensemble, termination
 from driftrl.models.ensemble import (
     EnsemblePrediction,
@@ -58,7 +46,7 @@ from driftrl.models.ensemble import (
     Samples,
     Statistics,
 )
-from driftrl.models.networks import MLP
+from driftrl.models.networks import MLP, mix, polyak_update
 from driftrl.models.termination import TerminationState
 from driftrl.types import Data, Episode
 
@@ -68,6 +56,10 @@ _PREDICTED_AT_ONCE = 2**15
 # would need twice their own memory, and as much time when nearly empty.
 _MEASURED_AT_ONCE = 2**17
 _BLOCK = 2**13
+
+
+BonusOf = Callable[[Array, Array], Array]
+"""(obs, action) ↦ bonus of the transition, before its weight λ."""
 
 
 class Metrics(NamedTuple):
@@ -101,63 +93,7 @@ class Settings(NamedTuple):
     """The task's termination and reward, where they are not learned."""
 
 
-def initial_state(
-    sizes: tuple[int, int], config: EnsembleAgentConfig, *, key: Key[Array, ""]
-) -> ModelBasedState:
-    """Return fresh networks for ``sizes`` = (states, actions)."""
-    model_key, termination_key, policy_key = jax.random.split(key, 3)
-    policy = sac.init(*sizes, config.sac, key=policy_key)
-    ends, weight = None, initial_weight(1.0, 0.0)
-    if config.imagination.termination == "learned":
-        ends = termination.initial_state(*sizes, config.model, key=termination_key)
-    if config.optimism.rule == "tuned":
-        weight = initial_weight(config.optimism.weight, config.optimism.learning_rate)
-    zero = jnp.zeros(())
-    return ModelBasedState(
-        model=ensemble.initial_state(*sizes, config.model, key=model_key),
-        termination=ends,
-        policy=policy,
-        average_actor=policy.actor,
-        weight=weight,
-        metrics=Metrics(sac.Metrics(*(zero for _ in sac.Metrics._fields)), zero, zero),
-        softly_reset=jnp.zeros((), bool),
-    )
-
-
-def soft_reset(
-    state: ModelBasedState,
-    sizes: tuple[int, int],
-    config: EnsembleAgentConfig,
-    *,
-    key: Key[Array, ""],
-) -> ModelBasedState:
-    """Mix the networks of model and policy with fresh ones, φ ← (1 − α)·φ + α·φ₀.
-
-    π̄ is mixed with the same fresh actor as π; the normalisation belongs to the data
-    and stays.
-    """
-    model_key, policy_key = jax.random.split(key)
-    model, rates = state.model, config.soft_reset
-    if rates.model > 0:
-        fresh_model = ensemble.initial_state(*sizes, config.model, key=model_key)
-        members = mix(model.members, fresh_model.members, rates.model)
-        model = replace(model, members=members, optimiser=fresh_model.optimiser)
-    fresh = sac.init(*sizes, config.sac, key=policy_key)
-    return replace(
-        state,
-        model=model,
-        policy=sac.soft_reset(state.policy, fresh, rates.policy),
-        average_actor=mix(state.average_actor, fresh.actor, rates.policy),
-    )
-
-
 # ---- normalisation -----------------------------------------------------------------
-
-
-def refresh_normalizer(state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
-    """Normalise the model by exactly the transitions of the replay."""
-    statistics = statistics_of(state.model, replay)
-    return replace(state, model=replace(state.model, statistics=statistics))
 
 
 def _samples(rows: Batch) -> Samples:
@@ -165,62 +101,42 @@ def _samples(rows: Batch) -> Samples:
 
 
 @jax.jit
-def statistics_of(model: EnsembleState, replay: DeviceReplay) -> Statistics:
+def statistics_of(replay: DeviceReplay) -> Statistics:
     """Return mean and spread of the transitions, summed in their order.
 
     So the result does not depend on where the ring starts, bit for bit.
     """
-    if replay.capacity > _MEASURED_AT_ONCE:
-        return _statistics_in_blocks(replay)
-    rows = _samples(replay.ordered())
-    return ensemble.with_statistics(model, rows, replay.size).statistics
-
-
-def _statistics_in_blocks(replay: DeviceReplay) -> Statistics:
+    if replay.capacity <= _MEASURED_AT_ONCE:
+        return ensemble.statistics(_samples(replay.ordered()), replay.size)
     # Subtract the first row, so that a large offset costs no precision.
-    origin = _samples(replay.take(jnp.zeros(1, jnp.int32)))
-    count = jnp.maximum(replay.size, 1).astype(jnp.float32)
-    shift = jax.tree.map(
-        lambda total: total / count, _sum(replay, lambda value: value, origin)
-    )
-    centre = jax.tree.map(jnp.add, origin, shift)
-    squares = _sum(replay, jnp.square, centre)
-    filled = replay.size > 0
-    mean = jax.tree.map(lambda value: jnp.where(filled, value[0], 0.0), centre)
-    std = jax.tree.map(lambda total: jnp.sqrt(total[0] / count), squares)
-
-    def at_least(std: Float[Array, " D"], smallest: float) -> Float[Array, " D"]:
-        return jnp.where(filled, jnp.maximum(std, smallest), 1.0)
-
-    return Statistics(
-        input_mean=mean.inputs,
-        input_std=at_least(std.inputs, ensemble.SMALLEST_INPUT_STD),
-        output_mean=mean.outputs,
-        output_std=at_least(std.outputs, ensemble.SMALLEST_OUTPUT_STD),
-    )
+    first = _samples(replay.take(jnp.zeros(1, jnp.int32)))
+    shift = _mean(replay, first, lambda value: value)
+    mean = jax.tree.map(jnp.add, first, shift)
+    variance = _mean(replay, mean, jnp.square)
+    mean, variance = (jax.tree.map(lambda row: row[0], row) for row in (mean, variance))
+    return ensemble.statistics_from(mean, variance, replay.size)
 
 
-def _sum(
-    replay: DeviceReplay, term: Callable[[Array], Array], origin: Samples
+def _mean(
+    replay: DeviceReplay, origin: Samples, term: Callable[[Array], Array]
 ) -> Samples:
-    """Return Σ term(x − origin) over the transitions, of every column, as one row."""
+    """Return the mean of term(x − origin), of every column, as one row."""
 
     def add(block: Int[Array, ""], sums: Samples) -> Samples:
         numbers = block * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
         valid = (numbers < replay.size)[:, None]
-        terms = jax.tree.map(
-            lambda values, start: jnp.where(valid, term(values - start), 0.0),
-            _samples(replay.take(numbers)),
-            origin,
-        )
-        return jax.tree.map(
-            lambda total, more: total + jnp.sum(more, axis=0, keepdims=True),
-            sums,
-            terms,
-        )
+
+        def grown(total: Array, values: Array, start: Array) -> Array:
+            terms = jnp.where(valid, term(values - start), 0.0)
+            return total + jnp.sum(terms, axis=0, keepdims=True)
+
+        return jax.tree.map(grown, sums, _samples(replay.take(numbers)), origin)
 
     blocks = (replay.size + _BLOCK - 1) // _BLOCK
-    return jax.lax.fori_loop(0, blocks, add, jax.tree.map(jnp.zeros_like, origin))
+    zeros = jax.tree.map(jnp.zeros_like, origin)
+    sums = jax.lax.fori_loop(0, blocks, add, zeros)
+    count = jnp.maximum(replay.size, 1).astype(jnp.float32)
+    return jax.tree.map(lambda total: total / count, sums)
 
 
 # ---- one update --------------------------------------------------------------------
@@ -239,16 +155,22 @@ def update(
     collected = replay.take(rows)
     state, model_loss = _update_model(state, replay, collected, config, model_key)
     predict = partial(ensemble.predict, state.model)
+    bonus_of = _bonus_under(predict, config)
     layers, bonus, start = _layers(state, predict, collected, settings, rollout_key)
-    state, metrics = _update_policy(state, predict, layers, bonus, config, policy_key)
+    state, metrics = _update_policy(state, bonus_of, layers, bonus, config, policy_key)
     if config.optimism.rule == "tuned":
         average = partial(sac.sample_action, state.average_actor)
-        reference = mean_bonus(predict, average, config, start, weight_key)
+        reference = mean_bonus(bonus_of, average, start, weight_key)
         # The first imagined layer holds what the current policy gathers from there.
         rate = config.optimism.learning_rate
         weight = tune(state.weight, jnp.mean(bonus[1]), reference, rate)
         state = replace(state, weight=weight)
     return state, Metrics(metrics, model_loss, jnp.mean(bonus))
+
+
+def _bonus_under(predict: Predict, config: EnsembleAgentConfig) -> BonusOf:
+    bonus = bonus_named(config.imagination.bonus)
+    return lambda obs, action: bonus(predict(obs, action))
 
 
 def _update_model(
@@ -265,14 +187,9 @@ def _update_model(
     model, loss = ensemble.update(state.model, _samples(batch), config.model)
     ends = state.termination
     if ends is not None:
-        ends = termination.update(
-            ends,
-            collected.obs,
-            collected.actions,
-            collected.next_obs,
-            collected.terminated,
-            config.model,
-        )
+        parts = (collected.obs, collected.actions, collected.next_obs)
+        inputs = jnp.concatenate(parts, axis=1)
+        ends = termination.update(ends, inputs, collected.terminated, config.model)
     return replace(state, model=model, termination=ends), loss
 
 
@@ -288,37 +205,29 @@ def _layers(
     # A terminal state has no future: start from the state before it.
     over = collected.terminated[:, None] > 0
     start = jnp.where(over, collected.obs, collected.next_obs)
+    ends = settings.functions.termination or never_terminates
     rollouts = imagine(
         predict,
         partial(sac.sample_action, state.policy.actor),
-        _termination(state, settings.functions),
+        ends if state.termination is None else state.termination.probability,
         start,
         config.imagination,
         key=key,
         reward=settings.functions.reward,
     )
-    bonus = bonus_named(config.imagination.bonus)
-    collected_bonus = jax.vmap(lambda *pair: bonus(predict(*pair)))(
-        collected.obs, collected.actions
-    )
+    bonus = jax.vmap(_bonus_under(predict, config))(collected.obs, collected.actions)
     imagined = Batch(*(getattr(rollouts, name) for name in Batch._fields))
-    layers = jax.tree.map(
+    layers, bonuses = jax.tree.map(
         lambda first, others: jnp.concatenate([first[None], others]),
-        collected,
-        imagined,
+        (collected, bonus),
+        (imagined, rollouts.bonus),
     )
-    return layers, jnp.concatenate([collected_bonus[None], rollouts.bonus]), start
-
-
-def _termination(state: ModelBasedState, functions: TaskFunctions) -> Termination:
-    if state.termination is not None:
-        return partial(termination.probability, state.termination)
-    return functions.termination or never_terminates
+    return layers, bonuses, start
 
 
 def _update_policy(
     state: ModelBasedState,
-    predict: Predict,
+    bonus_of: BonusOf,
     layers: Batch,
     bonus: Float[Array, "K B"],
     config: EnsembleAgentConfig,
@@ -328,8 +237,8 @@ def _update_policy(
     in_losses = None
     if config.imagination.placement == "reward":
         layers = layers._replace(rewards=layers.rewards + weight * bonus)
-    else:
-        in_losses = _bonus_in_losses(weight, predict, config)
+    else:  # one more pass of the ensemble at every use
+        in_losses = lambda obs, actions: weight * jax.vmap(bonus_of)(obs, actions)
     choice_key, update_key = jax.random.split(key)
     updates = config.learning.policy_updates
     chosen = jax.random.randint(choice_key, (updates,), 0, len(bonus))
@@ -354,32 +263,15 @@ def _update_policy(
     return state, jax.tree.map(jnp.mean, metrics)
 
 
-def _bonus_in_losses(
-    weight: Float[Array, ""], predict: Predict, config: EnsembleAgentConfig
-) -> BatchBonus:
-    """Return λ·b(s, a) of a batch: one more pass of the ensemble at every use."""
-    bonus = bonus_named(config.imagination.bonus)
-
-    def weighted(obs: Float[Array, "B S"], actions: Float[Array, "B A"]) -> Array:
-        return weight * jax.vmap(lambda *pair: bonus(predict(*pair)))(obs, actions)
-
-    return weighted
-
-
 def mean_bonus(
-    predict: Predict,
+    bonus_of: BonusOf,
     policy: Callable[[Array, Array], Array],
-    config: EnsembleAgentConfig,
     obs: Float[Array, "B S"],
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
     """Return b(π), the mean bonus of a policy's actions in these states."""
-    bonus = bonus_named(config.imagination.bonus)
-
-    def gathered(obs: Float[Array, " S"], key: Key[Array, ""]) -> Float[Array, ""]:
-        return bonus(predict(obs, policy(obs, key)))
-
-    return jnp.mean(jax.vmap(gathered)(obs, jax.random.split(key, len(obs))))
+    gathered = jax.vmap(lambda obs, key: bonus_of(obs, policy(obs, key)))
+    return jnp.mean(gathered(obs, jax.random.split(key, len(obs))))
 
 
 def current_weight(
@@ -394,8 +286,10 @@ def current_weight(
 # ---- the agent ---------------------------------------------------------------------
 
 
-class ModelBasedAgent(DeepAgent[ModelBasedState]):
+class ModelBasedAgent(SACAgent):
     """SAC on rollouts in an ensemble, optimistic about its uncertainty."""
+
+    _update = staticmethod(update)
 
     def __init__(
         self,
@@ -406,19 +300,12 @@ class ModelBasedAgent(DeepAgent[ModelBasedState]):
         steps: int,
         functions: TaskFunctions | None = None,
     ) -> None:
-        """Make an agent; see ``DeepAgent``.
+        """Make an agent; see ``SACAgent``.
 
         ``functions`` are the task's, for ``imagination.termination = "known"`` and
         ``imagination.reward = "known"``.
         """
-        may_terminate = config.imagination.termination != "absent"
-        super().__init__(
-            sizes,
-            config,
-            capacity=capacity,
-            steps=steps,
-            may_terminate=may_terminate,
-        )
+        super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
         functions = _required_functions(config, functions or TaskFunctions())
         self._settings = Settings(config, functions)
@@ -426,39 +313,82 @@ class ModelBasedAgent(DeepAgent[ModelBasedState]):
 
     def initial_state(self, *, key: Key[Array, ""]) -> ModelBasedState:
         """Return the state before the first episode."""
-        return initial_state(self._sizes, self._config, key=key)
+        sizes, config, optimism = self._sizes, self._config, self._config.optimism
+        model_key, termination_key, policy_key = jax.random.split(key, 3)
+        policy = sac.init(*sizes, config.sac, key=policy_key)
+        ends, weight = None, initial_weight(1.0, 0.0)
+        if config.imagination.termination == "learned":
+            ends = termination.initial_state(*sizes, config.model, key=termination_key)
+        if optimism.rule == "tuned":
+            weight = initial_weight(optimism.weight, optimism.learning_rate)
+        return ModelBasedState(
+            model=ensemble.initial_state(*sizes, config.model, key=model_key),
+            termination=ends,
+            policy=policy,
+            average_actor=policy.actor,
+            weight=weight,
+            metrics=Metrics(sac.no_metrics(), jnp.zeros(()), jnp.zeros(())),
+            softly_reset=jnp.zeros((), bool),
+        )
 
     def policy(self, state: ModelBasedState) -> ActorPolicy:
         """Return the policy of a state."""
         metrics = state.metrics
-        columns = training_columns(state.policy, state.softly_reset, metrics.policy)
-        return ActorPolicy(
-            state.policy.actor,
-            trained=int(state.policy.updates) > 0,
-            columns=columns
-            | {"model_loss": metrics.model_loss, "bonus": metrics.bonus},
+        policy = actor_policy(state, metrics.policy)
+        losses = {"model_loss": metrics.model_loss, "bonus": metrics.bonus}
+        return replace(
+            policy,
+            columns={**policy.columns, **losses},
             optimism=current_weight(state, self._config),
             evaluate=partial(model_metrics, state.model, self._steps),
         )
 
-    def _soft_reset(
+    def soft_reset(
         self, state: ModelBasedState, key: Key[Array, ""]
     ) -> ModelBasedState:
-        return soft_reset(state, self._sizes, self._config, key=key)
+        """Mix the networks of model and policy with fresh ones.
 
-    def _refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
-        return refresh_normalizer(state, replay)
+        π̄ is mixed with the same fresh actor as π; the normalisation belongs to the
+        data and stays.
+        """
+        config, model, rates = self._config, state.model, self._config.soft_reset
+        model_key, policy_key = jax.random.split(key)
+        if rates.model > 0:
+            new = ensemble.initial_state(*self._sizes, config.model, key=model_key)
+            members = mix(model.members, new.members, rates.model)
+            model = replace(model, members=members, optimiser=new.optimiser)
+        fresh = sac.init(*self._sizes, config.sac, key=policy_key)
+        return replace(
+            state,
+            model=model,
+            policy=sac.soft_reset(state.policy, fresh, rates.policy),
+            average_actor=mix(state.average_actor, fresh.actor, rates.policy),
+        )
 
-    def _train(
+    def refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
+        """Normalise the model by exactly the transitions of the replay."""
+        statistics = statistics_of(replay)
+        return replace(state, model=replace(state.model, statistics=statistics))
+
+    def learn(
         self,
         state: ModelBasedState,
-        replay: DeviceReplay,
-        count: Int[Array, ""],
+        data: Data,
+        context: LearnContext,
+        *,
         key: Key[Array, ""],
     ) -> ModelBasedState:
-        return train_steps(update, self._settings, state, replay, count, key)
+        """Reset softly if it is time, then train on exactly ``data``."""
+        if self._config.imagination.termination == "absent" and data.terminated.any():
+            raise EnvironmentFault(
+                f"The task terminated before episode {context.episode}, but "
+                "agent.imagination.termination = 'absent' says that it never does. "
+                "Choose 'known' or 'learned', or make the environment report "
+                "truncation where only the time ran out."
+            )
+        return super().learn(state, data, context, key=key)
 
-    def _finish(
+    def finish(
         self, state: ModelBasedState, data: Data, context: LearnContext
     ) -> ModelBasedState:
         """Set the paper's λ_{n,m}, if that is the rule.

@@ -132,15 +132,6 @@ def with_weight(state: WeightState, weight: float) -> WeightState:
     return WeightState(jnp.asarray(clipped, jnp.float32), state.optimiser)
 
 
-def weight_loss(
-    log_weight: Float[Array, ""],
-    current: Float[Array, ""],
-    reference: Float[Array, ""],
-) -> Float[Array, ""]:
-    """Return log λ·(b(π) − b(π̄)), linear in log λ."""
-    return log_weight * jax.lax.stop_gradient(current - reference)
-
-
 def tune(
     state: WeightState,
     current: Float[Array, ""],
@@ -148,10 +139,9 @@ def tune(
     learning_rate: float,
 ) -> WeightState:
     """Take one step of Adam on log λ, given the mean bonus of π and of π̄."""
-    gradient = jax.grad(weight_loss)(state.log_weight, current, reference)
-    optimiser = optax.adam(learning_rate)
+    slope = current - reference  # of log λ·(b(π) − b(π̄)), which is linear in log λ
     stepped, memory = apply_gradients(
-        optimiser, gradient, state.optimiser, state.log_weight
+        optax.adam(learning_rate), slope, state.optimiser, state.log_weight
     )
     return WeightState(jnp.clip(stepped, *LOG_WEIGHT_RANGE), memory)
 

@@ -1,28 +1,37 @@
 """Soft actor-critic: a tanh-normal policy, twin critics and a tuned temperature.
 
+Of transitions (s, a, r, s', d), with d = 1 where the task *terminated* in s', the twin
+critics Q₁, Q₂ with their slow copies Q̄₁, Q̄₂ and the temperature α (Haarnoja et al.,
+2018)::
+
+    V(s, a)     = min_i Q_i(s, a) − α·log π(a|s) [+ λ·b(s, a)]
+    critics     mean (Q₁(s, a) − y)² + (Q₂(s, a) − y)²,   y = r + γ·(1 − d)·V̄(s', a')
+    actor       −mean V(s, ã)
+    temperature log α·(H − H̄),   H = −mean log π(ã|s)
+
+with fresh actions a' ~ π(·|s') and ã ~ π(·|s).  A bonus λ·b is part of the reward, or
+stands beside the entropy.  Only termination ends the future; a truncated transition is
+like any other.
+
 ``update`` is one gradient step of everything on one batch, pure and not compiled, so
-that others can scan it over batches of their own.  ``SACAgent`` is the model-free
-agent: SAC on the collected transitions alone.
+that others can scan it over batches of their own.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
-from driftrl.agents import losses
-from driftrl.agents.base import Action, LearnContext, ModelMetrics
 from driftrl.agents.replay import Batch, DeviceReplay
-from driftrl.agents.update import DeepAgent, mix, train_steps
-from driftrl.config.deep import SACAgentConfig, SACConfig
+from driftrl.config.deep import SACConfig
 from driftrl.errors import require
 from driftrl.models.networks import (
     HIDDEN_GAIN,
@@ -30,9 +39,10 @@ from driftrl.models.networks import (
     ResidualMLP,
     adam,
     apply_gradients,
+    mix,
+    polyak_update,
     stacked,
 )
-from driftrl.types import Data, Episode
 
 LOG_STD_MIN = -10.0
 LOG_STD_MAX = 2.0
@@ -40,8 +50,6 @@ LOG_STD_MAX = 2.0
 Critics = MLP | ResidualMLP
 BatchBonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
 """λ·b(s, a) of a whole batch at once, so that a model is evaluated in one pass."""
-Part = TypeVar("Part")
-Aux = TypeVar("Aux")
 
 
 class TanhNormal(eqx.Module):
@@ -107,6 +115,11 @@ class Metrics(NamedTuple):
     """Mean of both critics on the batch."""
     entropy: Float[Array, ""]
     """Mean of −log π at the policy's actions."""
+
+
+def no_metrics() -> Metrics:
+    """Return the metrics before the first update."""
+    return Metrics(*(jnp.zeros(()) for _ in Metrics._fields))
 
 
 def init(
@@ -179,20 +192,13 @@ def sample_action(
     return distribution.sample(noise)[0]
 
 
+@jax.jit
 def act(
     actor: MLP, obs: Float[Array | np.ndarray, " S"], *, key: Key[Array, ""] | None
 ) -> Float[Array, " A"]:
     """Return an action in [−1, 1]: drawn with a key, the mode without."""
-    return _act(actor, jnp.asarray(obs), key)
-
-
-@jax.jit
-def _act(
-    actor: MLP, obs: Float[Array, " S"], key: Key[Array, ""] | None
-) -> Float[Array, " A"]:
-    if key is None:
-        return policy(actor, obs).mode()
-    return sample_action(actor, obs, key)
+    obs = jnp.asarray(obs)
+    return policy(actor, obs).mode() if key is None else sample_action(actor, obs, key)
 
 
 def update(
@@ -212,33 +218,47 @@ def update(
     shape, dtype = (2, *batch.actions.shape), batch.actions.dtype
     next_noise, noise = jax.random.normal(key, shape, dtype)
     temperature = jnp.exp(state.log_temperature)
-    target = _critic_target(state, batch, config, next_noise, bonus)
+    optimiser = _optimiser(config)
+
+    def soft_value(
+        actor: MLP, critics: Critics, obs: Float[Array, "B S"], noise: Array
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Return V(s, a) and log π(a|s) at fresh actions."""
+        actions, log_prob = _draw(actor, obs, noise)
+        q = q_values(critics, obs, actions)
+        value = jnp.min(q, axis=0) - temperature * log_prob
+        return value if bonus is None else value + bonus(obs, actions), log_prob
+
+    next_value, _ = soft_value(
+        state.actor, state.target_critics, batch.next_obs, next_noise
+    )
+    target = batch.rewards + config.discount * (1.0 - batch.terminated) * next_value
 
     def critic_loss_fn(critics: Critics) -> tuple[Array, Array]:
         q = q_values(critics, batch.obs, batch.actions)
-        return losses.critic_loss(q, target), jnp.mean(q)
+        return jnp.sum(jnp.mean((q - target[None]) ** 2, axis=1)), jnp.mean(q)
 
-    critics, critic_optimiser, critic_loss, q = _minimize(
-        critic_loss_fn, state.critics, state.critic_optimiser, config
+    (critic_loss, q), gradient = jax.value_and_grad(critic_loss_fn, has_aux=True)(
+        state.critics
+    )
+    critics, critic_optimiser = apply_gradients(
+        optimiser, gradient, state.critic_optimiser, state.critics
     )
 
     def actor_loss_fn(actor: MLP) -> tuple[Array, Array]:
-        actions, log_prob = _draw(actor, batch.obs, noise)
-        gain = None if bonus is None else bonus(batch.obs, actions)
-        values = q_values(critics, batch.obs, actions)
-        loss = losses.actor_loss(values, log_prob, temperature, gain)
-        return loss, -jnp.mean(log_prob)
+        value, log_prob = soft_value(actor, critics, batch.obs, noise)
+        return -jnp.mean(value), -jnp.mean(log_prob)
 
-    actor, actor_optimiser, actor_loss, entropy = _minimize(
-        actor_loss_fn, state.actor, state.actor_optimiser, config
+    (actor_loss, entropy), gradient = jax.value_and_grad(actor_loss_fn, has_aux=True)(
+        state.actor
     )
-    wanted = target_entropy(batch.actions.shape[1], config)
-
-    def temperature_loss_fn(log_temperature: Array) -> tuple[Array, None]:
-        return losses.temperature_loss(log_temperature, entropy, wanted), None
-
-    log_temperature, temperature_optimiser, _, _ = _minimize(
-        temperature_loss_fn, state.log_temperature, state.temperature_optimiser, config
+    actor, actor_optimiser = apply_gradients(
+        optimiser, gradient, state.actor_optimiser, state.actor
+    )
+    # The slope of the temperature's loss by log α is the excess of entropy.
+    excess = entropy - target_entropy(batch.actions.shape[1], config)
+    log_temperature, temperature_optimiser = apply_gradients(
+        optimiser, excess, state.temperature_optimiser, state.log_temperature
     )
     updated = SACState(
         actor=actor,
@@ -253,41 +273,10 @@ def update(
     return updated, Metrics(critic_loss, actor_loss, q, entropy)
 
 
-def _critic_target(
-    state: SACState,
-    batch: Batch,
-    config: SACConfig,
-    noise: Float[Array, "B A"],
-    bonus: BatchBonus | None,
-) -> Float[Array, " B"]:
-    actions, log_prob = _draw(state.actor, batch.next_obs, noise)
-    q = q_values(state.target_critics, batch.next_obs, actions)
-    gain = None if bonus is None else bonus(batch.next_obs, actions)
-    value = losses.soft_value(q, log_prob, jnp.exp(state.log_temperature), gain)
-    return losses.critic_target(batch.rewards, batch.terminated, value, config.discount)
-
-
 def _draw(
     actor: MLP, obs: Float[Array, "B S"], noise: Float[Array, "B A"]
 ) -> tuple[Float[Array, "B A"], Float[Array, " B"]]:
     return jax.vmap(lambda row, drawn: policy(actor, row).sample(drawn))(obs, noise)
-
-
-def _minimize(
-    loss_fn: Callable[[Part], tuple[Array, Aux]],
-    part: Part,
-    memory: PyTree,
-    config: SACConfig,
-) -> tuple[Part, PyTree, Array, Aux]:
-    """Take one gradient step; ``loss_fn`` returns the loss and something more."""
-    (loss, aux), gradient = jax.value_and_grad(loss_fn, has_aux=True)(part)
-    part, memory = apply_gradients(_optimiser(config), gradient, memory, part)
-    return part, memory, loss, aux
-
-
-def polyak_update(online: Part, target: Part, tau: float) -> Part:
-    """Return φ̄ ← (1 − τ)·φ̄ + τ·φ."""
-    return jax.tree.map(lambda new, old: tau * new + (1.0 - tau) * old, online, target)
 
 
 def target_entropy(action_size: int, config: SACConfig) -> float:
@@ -342,157 +331,3 @@ def soft_reset(state: SACState, fresh: SACState, rate: float) -> SACState:
         actor_optimiser=fresh.actor_optimiser,
         critic_optimiser=fresh.critic_optimiser,
     )
-
-
-# ---- the model-free agent ----------------------------------------------------------
-
-
-class SACAgentState(eqx.Module):
-    """Everything that the model-free agent learns; a pytree of arrays."""
-
-    policy: SACState
-    metrics: Metrics
-    """Means over the last updates."""
-    softly_reset: Bool[Array, ""]
-    """Whether the last call of ``learn`` began with a soft reset."""
-
-
-def initial_state(
-    sizes: tuple[int, int], config: SACAgentConfig, *, key: Key[Array, ""]
-) -> SACAgentState:
-    """Return fresh networks for ``sizes`` = (states, actions)."""
-    return SACAgentState(
-        policy=init(*sizes, config.sac, key=jax.random.split(key, 3)[2]),
-        metrics=Metrics(*(jnp.zeros(()) for _ in Metrics._fields)),
-        softly_reset=jnp.zeros((), bool),
-    )
-
-
-def model_free_update(
-    config: SACAgentConfig,
-    state: SACAgentState,
-    replay: DeviceReplay,
-    key: Key[Array, ""],
-) -> tuple[SACAgentState, Metrics]:
-    """Take the policy updates that belong to one (absent) update of a model."""
-    updates = config.learning.policy_updates
-    policy, metrics = train_on(state.policy, replay, updates, config.sac, key)
-    return replace(state, policy=policy), metrics
-
-
-class SACAgent(DeepAgent[SACAgentState]):
-    """SAC on the collected transitions, without a model."""
-
-    def __init__(
-        self,
-        sizes: tuple[int, int],
-        config: SACAgentConfig,
-        *,
-        capacity: int,
-        steps: int,
-    ) -> None:
-        """Make an agent; see ``DeepAgent``."""
-        super().__init__(sizes, config, capacity=capacity, steps=steps)
-        self._config = config
-
-    def initial_state(self, *, key: Key[Array, ""]) -> SACAgentState:
-        """Return the state before the first episode."""
-        return initial_state(self._sizes, self._config, key=key)
-
-    def policy(self, state: SACAgentState) -> "ActorPolicy":
-        """Return the policy of a state."""
-        columns = training_columns(state.policy, state.softly_reset, state.metrics)
-        trained = int(state.policy.updates) > 0
-        return ActorPolicy(state.policy.actor, trained, columns)
-
-    def _soft_reset(self, state: SACAgentState, key: Key[Array, ""]) -> SACAgentState:
-        fresh = init(*self._sizes, self._config.sac, key=jax.random.split(key)[1])
-        rate = self._config.soft_reset.policy
-        return replace(state, policy=soft_reset(state.policy, fresh, rate))
-
-    def _refresh(self, state: SACAgentState, replay: DeviceReplay) -> SACAgentState:
-        del replay  # nothing is normalised
-        return state
-
-    def _train(
-        self,
-        state: SACAgentState,
-        replay: DeviceReplay,
-        count: Int[Array, ""],
-        key: Key[Array, ""],
-    ) -> SACAgentState:
-        return train_steps(model_free_update, self._config, state, replay, count, key)
-
-    def _finish(
-        self, state: SACAgentState, data: Data, context: LearnContext
-    ) -> SACAgentState:
-        del data, context
-        return state
-
-
-def training_columns(
-    state: SACState, softly_reset: Bool[Array, ""], metrics: Metrics
-) -> dict[str, Array]:
-    """Return what to record about training, by column of EpisodeRecord."""
-    return {
-        "soft_reset": softly_reset,
-        "temperature": jnp.exp(state.log_temperature),
-        "entropy": metrics.entropy,
-        "q": metrics.q,
-        "critic_loss": metrics.critic_loss,
-    }
-
-
-@dataclass(frozen=True)
-class ActorPolicy:
-    """Draws actions from a tanh-normal actor; uniform before the first update."""
-
-    actor: MLP
-    trained: bool
-    columns: Mapping[str, Array]
-    """Training metrics on the device, by column of EpisodeRecord."""
-    optimism: Float[Array, ""] | float = 0.0
-    """λ."""
-    evaluate: Callable[[Episode], ModelMetrics] = lambda episode: ModelMetrics()
-    """Evaluates the model on an episode; without a model there are no metrics."""
-    noisy: bool = True
-
-    @property
-    def weight(self) -> float:
-        """The weight λ of optimism in its objective."""
-        return float(self.optimism)
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """Training metrics to record, by column of EpisodeRecord."""
-        values = {k: v.item() for k, v in jax.device_get(self.columns).items()}
-        return values if self.trained else {"soft_reset": values["soft_reset"]}
-
-    def begin(self) -> None:
-        """Return None: there is no carry."""
-        return None
-
-    def act(
-        self, obs: Float[np.ndarray, " S"], carry: None, *, key: Key[Array, ""]
-    ) -> tuple[Action, None]:
-        """Return the action for ``obs``, in [−1, 1]: drawn, or the mode."""
-        if not self.trained:
-            action = _uniform_action(self.actor, key)
-        else:
-            single = np.asarray(obs, np.float32)
-            action = act(self.actor, single, key=key if self.noisy else None)
-        return np.asarray(action, np.float64), carry
-
-    def deterministic(self) -> "ActorPolicy":
-        """Return the policy that takes the mode of the distribution."""
-        return replace(self, noisy=False)
-
-    def model_metrics(self, episode: Episode) -> ModelMetrics:
-        """Evaluate the model on an episode that it has not been trained on."""
-        return self.evaluate(episode) if self.trained else ModelMetrics()
-
-
-@jax.jit
-def _uniform_action(actor: MLP, key: Key[Array, ""]) -> Float[Array, " A"]:
-    size = actor.layers[-1].bias.shape[0] // 2
-    return jax.random.uniform(key, (size,), minval=-1.0)

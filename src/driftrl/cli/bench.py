@@ -2,81 +2,57 @@
 
 import os
 import platform
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driftrl.cli.options import parse, print_json, print_table
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACConfig,
-)
+from driftrl.config.deep import EnsembleAgentConfig, LearningConfig, SACConfig
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """How to measure and print."""
+    """How to print."""
 
-    rounds: int = 7
-    """Measurements of each; the median counts."""
     json: bool = False
     """Print one JSON document instead of a table."""
 
 
-_UNIT = EnsembleAgentConfig(
-    model=EnsembleConfig(members=5, hidden=(256, 256)),
-    imagination=ImaginationConfig(horizon=2),
-    optimism=DeepOptimismConfig(rule="constant", weight=1.0),
-    sac=SACConfig(hidden=(256, 256), batch_size=256, critic="plain"),
-    learning=LearningConfig(model_updates=1, policy_updates=5),
-)
+_PLAIN = EnsembleAgentConfig(learning=LearningConfig(1, policy_updates=5))
+_SMALL = SACConfig(hidden=(64, 64), batch_size=128, critic="residual")
 SETTINGS = {
-    "256 × 256, plain critics": _UNIT,
-    "256 × 256, residual critics": replace(
-        _UNIT, sac=replace(_UNIT.sac, critic="residual")
-    ),
+    "256 × 256, plain critics": _PLAIN,
+    "256 × 256, residual critics": replace(_PLAIN, sac=SACConfig(critic="residual")),
     "64 × 64, residual critics, batch 128": replace(
-        _UNIT,
-        model=replace(_UNIT.model, hidden=(64, 64)),
-        sac=replace(_UNIT.sac, hidden=(64, 64), batch_size=128, critic="residual"),
+        _PLAIN, model=replace(_PLAIN.model, hidden=(64, 64)), sac=_SMALL
     ),
 }
-
-
-_RATES = ("share", "gflops", "product_gflops")
 
 
 def main(argv: list[str]) -> int:
     """Measure and print."""
     summary = (
         "Time updates of the deep agent (1 of the model, rollouts of K = 2, 5 of the "
-        "policy) and the matrix products they consist of."
+        "policy), beside the rate of matrix products on this machine."
     )
     arguments = parse(Arguments, argv, "bench", summary)
-    from driftrl.training.speed import measure
+    from driftrl.training.speed import product_rate, update_flops, update_seconds
 
-    units: dict[str, dict[str, float]] = {}
+    sizes, rate, updates = (3, 1), product_rate(), {}
     for name, config in SETTINGS.items():
-        speed = measure(config, rounds=arguments.rounds)
-        rates = {key: getattr(speed, key) for key in _RATES}
-        units[name] = asdict(speed) | rates
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        seconds, flops = update_seconds(config, sizes), update_flops(config, sizes)
+        speed = {"gflops": flops / seconds / 1e9, "share": flops / seconds / rate}
+        updates[name] = {"update_ms": 1e3 * seconds, "flops": flops, **speed}
+    machine = {"processor": processor(), "product_gflops": rate / 1e9}
     if arguments.json:
-        print_json({"processor": processor(), "load": load, "units": units})
+        print_json({**machine, "updates": updates})
         return 0
-    busy = "" if load is None else f", load {load:.1f}"
-    print(f"{processor()}, {os.cpu_count()} cores, one thread{busy}")
-    print("Unit: 1 model update, rollouts of K = 2, 5 policy updates; 3 states.\n")
-    columns = ["networks", "ms a unit", "products ms", "GFLOP/s", "of products'"]
-    keys = ("unit_ms", "products_ms", "gflops", "product_gflops")
+    print(f"{processor()}, {os.cpu_count()} cores, one thread")
+    print(f"Matrix products of 256 × 256: {rate / 1e9:.1f} GFLOP/s\n")
     rows = [
-        [name, *(f"{unit[key]:.1f}" for key in keys), f"{unit['share']:.0%}"]
-        for name, unit in units.items()
+        [name, f"{u['update_ms']:.1f}", f"{u['gflops']:.1f}", f"{u['share']:.0%}"]
+        for name, u in updates.items()
     ]
-    print_table([*columns, "share"], rows)
+    print_table(["networks", "ms an update", "GFLOP/s", "of products'"], rows)
     return 0
 
 

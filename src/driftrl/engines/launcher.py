@@ -90,7 +90,7 @@ def make_engine(
 def episodes_done(directory: Path) -> int:
     """Return the number of the newest checkpoint of a run."""
     # Not by training.checkpoint, which imports JAX: cluster nodes call this as well.
-    names = (path.name for path in (directory / "checkpoint").glob("[0-9]*"))
+    names = (path.stem for path in (directory / "checkpoint").glob("[0-9]*"))
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 

@@ -64,7 +64,6 @@ class EpisodeMemory:
         self._history: list[EpisodeSummary] = []
         self._bounds = [0]  # transitions before every episode, and before the next
         self._first_held = 1
-        self._origin = object()
         states = np.zeros((0, state_size), precision)
         self._blank = {
             "obs": states,
@@ -124,18 +123,25 @@ class EpisodeMemory:
             len(episode) > 0,
             "An episode must have at least one transition; received one with none.",
         )
-        self._store(episode)
+        self._columns.append(_rows(episode))
         self._bounds.append(self._columns.end)
         self._history.append(
             summary or EpisodeSummary(len(episode), episode.executed_return)
         )
         return len(self)
 
-    def pass_over(self, summary: EpisodeSummary) -> None:
-        """Count an episode without storing it: it is released already."""
-        self._columns.skip(summary.length)
-        self._bounds.append(self._columns.end)
-        self._history.append(summary)
+    def attach(self, directory: Path, history: Sequence[EpisodeSummary]) -> None:
+        """Take over the episodes of a run; their files are read when they are needed.
+
+        Args:
+            directory: Where the files are; later ones, which never counted, stay.
+            history: What the run's records say of every episode.
+        """
+        self.directory = directory
+        for summary in history:
+            self._columns.skip(summary.length)
+            self._bounds.append(self._columns.end)
+            self._history.append(summary)
         self._first_held = len(self) + 1
 
     def release(self, before: int) -> None:
@@ -174,22 +180,15 @@ class EpisodeMemory:
         self._require_held(first)
         offset, end = self._bounds[first - 1], self._bounds[-1]
         rows = self._columns.rows(offset, end)
-        return Data(**rows, offset=offset, origin=self._origin)
+        return Data(**rows, offset=offset, origin=self)
 
     def _recall(self, first: int) -> None:
-        """Hold the episodes from ``first`` on again; the data have another origin."""
-        episodes = [self.episode(number) for number in range(first, len(self) + 1)]
-        self._columns = Columns(self._blank)
-        self._columns.skip(self._bounds[first - 1])
-        for episode in episodes:
-            self._store(episode)
-        self._first_held, self._origin = first, object()
-
-    def _store(self, episode: Episode) -> None:
-        ends = np.zeros(len(episode), bool)
-        ends[-1] = episode.terminated
-        arrays = {name: getattr(episode, name) for name in _ARRAYS}
-        self._columns.append({**arrays, "terminated": ends})
+        """Hold the episodes from ``first`` on again."""
+        columns = Columns(self._blank)
+        columns.skip(self._bounds[first - 1])
+        for number in range(first, len(self) + 1):
+            columns.append(_rows(self.episode(number)))
+        self._columns, self._first_held = columns, first
 
     def _require_held(self, number: int) -> None:
         require(
@@ -197,6 +196,12 @@ class EpisodeMemory:
             f"Episode {number} was released: the memory holds episodes from "
             f"{self._first_held} on.",
         )
+
+
+def _rows(episode: Episode) -> dict[str, np.ndarray]:
+    ends = np.zeros(len(episode), bool)
+    ends[-1] = episode.terminated
+    return {**{name: getattr(episode, name) for name in _ARRAYS}, "terminated": ends}
 
 
 class Columns:
@@ -329,34 +334,6 @@ def load_episode(directory: Path, number: int, length: int | None = None) -> Epi
             f"({type(error).__name__}: {error}). Restore it from a copy, or start the "
             f"run anew in another directory."
         ) from error
-
-
-def load_memory(
-    directory: Path,
-    memory: EpisodeMemory,
-    history: Sequence[EpisodeSummary],
-    first: int = 1,
-) -> None:
-    """Fill an empty memory with the episodes of a run, as they are in their files.
-
-    Later files, which never counted, are left alone.
-
-    Args:
-        directory: Where the files are.
-        memory: Holds the episodes from ``first`` on afterwards, and counts the others.
-        history: What the run's records say of every episode.
-        first: Oldest episode that is still needed; no file before it is opened.
-
-    Raises:
-        CorruptFile: A file is missing, or not as it was written.
-    """
-    memory.directory = directory
-    for number, summary in enumerate(history, start=1):
-        if number < first:
-            memory.pass_over(summary)
-            continue
-        episode = load_episode(directory, number, summary.length)
-        memory.append(episode, summary)
 
 
 def episode_file(directory: Path, number: int) -> Path:

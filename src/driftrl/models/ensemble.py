@@ -143,32 +143,37 @@ def samples_of(
     )
 
 
-def with_statistics(
-    state: EnsembleState, data: Samples, size: Int[Array, ""]
-) -> EnsembleState:
-    """Return the state normalised by the first ``size`` rows of ``data``.
+def statistics(data: Samples, size: Int[Array, ""]) -> Statistics:
+    """Return mean and spread of the first ``size`` rows of ``data``."""
+    valid = (jnp.arange(len(data.inputs)) < size)[:, None]
+    count = jnp.maximum(size, 1).astype(data.inputs.dtype)
 
-    With no rows, inputs and outputs are left as they are.
-    """
-    input_mean, input_std = _moments(data.inputs, size, SMALLEST_INPUT_STD)
-    output_mean, output_std = _moments(data.outputs, size, SMALLEST_OUTPUT_STD)
-    statistics = Statistics(input_mean, input_std, output_mean, output_std)
-    return replace(state, statistics=statistics)
+    def moments(values: Float[Array, "N D"]) -> tuple[Array, Array]:
+        # Subtract the first row, so that a large offset costs no precision.
+        shifted = jnp.where(valid, values - values[:1], 0.0)
+        shift = jnp.sum(shifted, axis=0) / count
+        squares = jnp.where(valid, (shifted - shift[None]) ** 2, 0.0)
+        return values[0] + shift, jnp.sum(squares, axis=0) / count
+
+    mean, variance = zip(*map(moments, data), strict=True)
+    return statistics_from(Samples(*mean), Samples(*variance), size)
 
 
-def _moments(
-    values: Float[Array, "N D"], size: Int[Array, ""], smallest: float
-) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    valid = (jnp.arange(len(values)) < size)[:, None]
-    count = jnp.maximum(size, 1).astype(values.dtype)
-    # Subtract the first row, so that a large offset costs no precision.
-    shifted = jnp.where(valid, values - values[:1], 0.0)
-    shift = jnp.sum(shifted, axis=0) / count
-    squares = jnp.where(valid, (shifted - shift[None]) ** 2, 0.0)
-    std = jnp.maximum(jnp.sqrt(jnp.sum(squares, axis=0) / count), smallest)
-    anything = size > 0
-    mean = jnp.where(anything, values[0] + shift, 0.0)
-    return mean, jnp.where(anything, std, 1.0)
+def statistics_from(
+    mean: Samples, variance: Samples, size: Int[Array, ""]
+) -> Statistics:
+    """Return the statistics of ``size`` rows; none leave everything as it is."""
+
+    def limited(
+        mean: Float[Array, " D"], variance: Float[Array, " D"], smallest: float
+    ) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+        std = jnp.maximum(jnp.sqrt(variance), smallest)
+        return jnp.where(size > 0, mean, 0.0), jnp.where(size > 0, std, 1.0)
+
+    return Statistics(
+        *limited(mean.inputs, variance.inputs, SMALLEST_INPUT_STD),
+        *limited(mean.outputs, variance.outputs, SMALLEST_OUTPUT_STD),
+    )
 
 
 def predict(

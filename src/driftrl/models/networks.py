@@ -151,6 +151,30 @@ def apply_gradients(
         return optax.apply_updates(parameters, change), state  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
+def polyak_update(online: Parameters, target: Parameters, tau: float) -> Parameters:
+    """Return φ̄ ← (1 − τ)·φ̄ + τ·φ."""
+    return jax.tree.map(lambda new, old: tau * new + (1.0 - tau) * old, online, target)
+
+
+def mix(parameters: Parameters, fresh: Parameters, rate: float) -> Parameters:
+    """Return the soft reset (1 − α)·φ + α·φ₀ of any pytree of parameters.
+
+    α = 0 returns the parameters and α = 1 the fresh ones unchanged, even beside NaN.
+    """
+    if rate in (0, 1):
+        return fresh if rate else parameters
+    return _mixed(parameters, fresh, jnp.asarray(rate, jnp.float32))
+
+
+@jax.jit
+def _mixed(
+    parameters: Parameters, fresh: Parameters, rate: Float[Array, ""]
+) -> Parameters:
+    return jax.tree.map(
+        lambda old, new: (1.0 - rate) * old + rate * new, parameters, fresh
+    )
+
+
 def safe_sqrt(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return √x, with derivative 0 instead of infinity at x = 0.
 

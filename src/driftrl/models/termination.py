@@ -19,6 +19,16 @@ class TerminationState(eqx.Module):
     network: MLP
     optimiser: PyTree
 
+    def probability(
+        self,
+        obs: Float[Array, " S"],
+        action: Float[Array, " A"],
+        next_obs: Float[Array, " S"],
+    ) -> Float[Array, ""]:
+        """Return the probability that the task ended in ``next_obs``."""
+        inputs = jnp.concatenate([obs, action, next_obs])
+        return jax.nn.sigmoid(self.network(inputs)[0])
+
 
 def initial_state(
     state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
@@ -30,50 +40,23 @@ def initial_state(
     return TerminationState(network, memory)
 
 
-def probability(
-    state: TerminationState,
-    obs: Float[Array, " S"],
-    action: Float[Array, " A"],
-    next_obs: Float[Array, " S"],
-) -> Float[Array, ""]:
-    """Return the probability that the task ended in ``next_obs``."""
-    return jax.nn.sigmoid(_logit(state.network, obs, action, next_obs))
-
-
-def cross_entropy(
-    network: MLP,
-    obs: Float[Array, "B S"],
-    actions: Float[Array, "B A"],
-    next_obs: Float[Array, "B S"],
-    terminated: Float[Array, " B"],
-) -> Float[Array, ""]:
-    """Return mean_B −d·log p − (1 − d)·log(1 − p), from the logits of p."""
-    logits = jax.vmap(lambda *row: _logit(network, *row))(obs, actions, next_obs)
-    return jnp.mean(jax.nn.softplus(logits) - terminated * logits)
-
-
 def update(
     state: TerminationState,
-    obs: Float[Array, "B S"],
-    actions: Float[Array, "B A"],
-    next_obs: Float[Array, "B S"],
+    inputs: Float[Array, "B I"],
     terminated: Float[Array, " B"],
     config: EnsembleConfig,
 ) -> TerminationState:
-    """Take one gradient step on a batch."""
-    gradient = jax.grad(cross_entropy)(
-        state.network, obs, actions, next_obs, terminated
-    )
+    """Take one gradient step on rows of (obs, action, next_obs).
+
+    The loss is mean −d·log p − (1 − d)·log(1 − p), from the logits of p.
+    """
+
+    def cross_entropy(network: MLP) -> Float[Array, ""]:
+        logits = jax.vmap(network)(inputs)[:, 0]
+        return jnp.mean(jax.nn.softplus(logits) - terminated * logits)
+
+    gradient = jax.grad(cross_entropy)(state.network)
     rule = adam(config.learning_rate, config.gradient_clip)
     return TerminationState(
         *apply_gradients(rule, gradient, state.optimiser, state.network)
     )
-
-
-def _logit(
-    network: MLP,
-    obs: Float[Array, " S"],
-    action: Float[Array, " A"],
-    next_obs: Float[Array, " S"],
-) -> Float[Array, ""]:
-    return network(jnp.concatenate([obs, action, next_obs]))[0]

@@ -1,12 +1,12 @@
-"""Turn a configuration into an agent and a learner."""
+"""Turn a configuration into an agent, and refuse one that could not learn."""
 
 from dataclasses import replace
 
 from driftrl.agents.base import Agent, State
 from driftrl.agents.gp_mpc import GPAgent
 from driftrl.agents.model_based import ModelBasedAgent
+from driftrl.agents.model_free import SACAgent
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.agents.sac import SACAgent
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
@@ -14,9 +14,7 @@ from driftrl.config.toml import overridden
 from driftrl.envs.drifting import environment_of, known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
-from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import ENDLESS, ForgettingRule, max_transitions
-from driftrl.training.learner import Learner
 from driftrl.training.streams import Purpose, key_for
 
 MORE_DATA = (
@@ -126,25 +124,3 @@ def check_run(config: RunConfig) -> None:
 def initial_state(agent: Agent, config: RunConfig) -> State:
     """Return the state of a run's agent before its first episode."""
     return agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
-
-
-def make_learner(config: RunConfig, functions: TaskFunctions | None = None) -> Learner:
-    """Return a learner before its first episode; it writes no files."""
-    check_fits(config)
-    agent = make_agent(config, functions)
-    memory = EpisodeMemory(*sizes_of(config), agent.precision)
-    return learner_of(config, agent, memory, initial_state(agent, config))
-
-
-def learner_of(
-    config: RunConfig, agent: Agent, memory: EpisodeMemory, state: State
-) -> Learner:
-    """Return the learner with a memory and the state that goes with it."""
-    return Learner(
-        agent,
-        config.forgetting,
-        memory,
-        steps=config.environment.steps,
-        seed=config.seed,
-        state=state,
-    )

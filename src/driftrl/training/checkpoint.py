@@ -1,15 +1,10 @@
-"""Checkpoints: a directory of npz files with a manifest of SHA-256 sums.
+"""Checkpoints: one npz file each, written atomically; no pickle anywhere.
 
-A checkpoint is written under another name, forced to the disk, and renamed; the newest
-two are kept, so that one damaged checkpoint costs one episode.  No pickle anywhere.
+The newest two are kept, so that one damaged checkpoint costs one episode.
 """
 
 import dataclasses
-import hashlib
 import io
-import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,12 +14,14 @@ import jax
 import numpy as np
 
 from driftrl.errors import CorruptFile, DriftrlError, InputError
-from driftrl.io import flush_directory, read_arrays
+from driftrl.io import read_arrays, write_atomically
 
 T = TypeVar("T")
 KEPT = 2
-_ARRAYS = "state.npz"
-_MANIFEST = "manifest.json"
+
+
+class OtherState(CorruptFile):
+    """A checkpoint is readable, but of a state of another structure."""
 
 
 def flatten(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
@@ -87,46 +84,30 @@ def save_checkpoint(directory: Path, episodes: int, state: Any) -> None:
     """Write the state after ``episodes`` episodes, and drop all but the newest two."""
     content = io.BytesIO()
     np.savez(content, **flatten(state))  # pyright: ignore[reportArgumentType]
-    data = content.getvalue()
-    manifest = {"episodes": episodes, "sha256": {_ARRAYS: _digest(data)}}
-    final = directory / _name(episodes)
-    temporary = directory / f".{final.name}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir(parents=True)
-        _write(temporary / _ARRAYS, data)
-        _write(temporary / _MANIFEST, json.dumps(manifest, indent=1).encode())
-        flush_directory(temporary)
-        # A checkpoint of this number can only be one that could not be read.
-        shutil.rmtree(final, ignore_errors=True)
-        os.rename(temporary, final)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    flush_directory(directory)
+    directory.mkdir(exist_ok=True)
+    write_atomically(_file(directory, episodes), content.getvalue())
     for old in saved_checkpoints(directory)[:-KEPT]:
-        shutil.rmtree(directory / _name(old), ignore_errors=True)
+        _file(directory, old).unlink(missing_ok=True)
 
 
 def saved_checkpoints(directory: Path) -> list[int]:
     """Return the episode counts for which there is a checkpoint, oldest first."""
-    if not directory.is_dir():
-        return []
-    names = [path.name for path in directory.iterdir() if path.name.isdecimal()]
-    return sorted(int(name) for name in names if name == _name(int(name)))
+    stems = [path.stem for path in directory.glob("*.npz") if path.stem.isdecimal()]
+    return sorted(int(stem) for stem in stems if stem == f"{int(stem):06d}")
 
 
 def load_checkpoint(directory: Path, episodes: int, template: T) -> T:
     """Read the checkpoint after ``episodes`` episodes.
 
     Raises:
-        CorruptFile: It is damaged, or of a state of another structure.
+        CorruptFile: It is damaged.
+        OtherState: It is of a state of another structure.
     """
     arrays = load_arrays(directory, episodes)
     try:
         return unflatten(template, arrays)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(directory / _name(episodes), error) from error
+        raise OtherState(_damage(_file(directory, episodes), error)) from error
 
 
 def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
@@ -135,16 +116,12 @@ def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
     Raises:
         CorruptFile: It is incomplete, or not as it was written.
     """
-    path = directory / _name(episodes)
+    path = _file(directory, episodes)
     try:
-        manifest = json.loads((path / _MANIFEST).read_bytes())
-        data = (path / _ARRAYS).read_bytes()
-        if manifest["sha256"][_ARRAYS] != _digest(data):
-            raise ValueError("the SHA-256 sum does not match")
-        return read_arrays(data)
+        return read_arrays(path.read_bytes())
     except Exception as error:
-        # A damaged archive or manifest fails in many ways, all of which mean the same.
-        raise _damaged(path, error) from error
+        # A damaged archive fails in many ways, all of which mean the same.
+        raise CorruptFile(_damage(path, error)) from error
 
 
 def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
@@ -174,21 +151,9 @@ def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
     raise problem
 
 
-def _damaged(path: Path, error: Exception) -> CorruptFile:
-    reason = str(error) or type(error).__name__
-    return CorruptFile(f"The checkpoint {path} is damaged: {reason}.")
+def _damage(path: Path, error: Exception) -> str:
+    return f"The checkpoint {path} is damaged: {error or type(error).__name__}."
 
 
-def _name(episodes: int) -> str:
-    return f"{episodes:06d}"
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _file(directory: Path, episodes: int) -> Path:
+    return directory / f"{episodes:06d}.npz"

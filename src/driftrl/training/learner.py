@@ -3,27 +3,21 @@
     learner.begin_episode()
     action = learner.act(obs)                                  # in [−1, 1]
     learner.observe(obs, reward, terminated, truncated)        # what followed
-    episode = learner.end_episode()
-    learner.learn(episode)                                     # m(n), then fit
+    learner.end_episode()                                      # or abort_episode()
+    learner.learn()                                            # m(n), then fit
 
 It writes nothing: a ``Session`` is a learner with files.
 """
 
+import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.base import (
-    Agent,
-    Carry,
-    LearnContext,
-    ModelMetrics,
-    OnlineState,
-    Policy,
-    State,
-)
-from driftrl.errors import EnvironmentFault, InputError, require
+from driftrl.agents.base import Agent, Carry, LearnContext, OnlineState, Policy, State
+from driftrl.errors import EnvironmentFault, InputError, at_least, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
     EpisodeSummary,
@@ -33,7 +27,7 @@ from driftrl.memory.forgetting import (
     turns_over,
 )
 from driftrl.training.streams import Purpose, key_for
-from driftrl.types import Data, Episode, Transition
+from driftrl.types import Data, Episode, EpisodeRecord, Transition
 
 Observation = Float[np.ndarray, " S"]
 
@@ -77,25 +71,22 @@ class Learner:
             state: The agent's state after the last episode of ``memory``.
         """
         self._agent = agent
-        self._forgetting = forgetting
         self._seed = seed
         self._steps = steps
         self._running: _Running | None = None
+        self._unlearned: tuple[Episode, float] | None = None  # with its θ
+        self._began = time.perf_counter()
         self.memory = memory
         self.state = state
-        self._policy = agent.policy(self.state)
-        self._state_at_end = state
-        self._first_retained = self._ask_rule()
+        """The agent's, after the newest episode."""
+        self.policy: Policy = agent.policy(state)
+        """π_n, the policy of the running episode, or of the next one."""
+        self.forgetting = forgetting
 
     @property
     def number(self) -> int:
         """Number n of the running episode, or of the next one."""
         return len(self.memory) + 1
-
-    @property
-    def policy(self) -> Policy:
-        """π_n, the policy of the running episode, or of the next one."""
-        return self._policy
 
     @property
     def first_retained(self) -> int:
@@ -114,14 +105,26 @@ class Learner:
 
     @property
     def steps_taken(self) -> int | None:
-        """Steps of the running episode so far; None if there is none."""
+        """Steps of the running episode so far; None if none is running."""
         return None if self._running is None else len(self._running.transitions)
 
+    @property
+    def unlearned(self) -> Episode | None:
+        """Episode n, if it has ended and has not been learned from."""
+        return None if self._unlearned is None else self._unlearned[0]
+
     def begin_episode(self) -> int:
-        """Begin episode n and return n; one that was not ended is discarded."""
+        """Begin episode n and return n."""
+        self._require_learned()
+        require(
+            self._running is None,
+            f"Episode {self.number} is running: end_episode() stores it, "
+            "abort_episode() discards it, and then the next one may begin.",
+        )
+        self._began = time.perf_counter()
         self._running = _Running(
-            policy=self._policy,
-            carry=self._policy.begin(),
+            policy=self.policy,
+            carry=self.policy.begin(),
             transitions=[],
             state=self.state,
             online=self._agent.begin_online(self._retained),
@@ -129,20 +132,31 @@ class Learner:
         return self.number
 
     def act(self, obs: Observation) -> Float[np.ndarray, " A"]:
-        """Return the action in [−1, 1] for an observation."""
+        """Return the action in [−1, 1] for what was observed."""
         running = self._require_running("act")
         obs = self._checked(obs)
-        step = len(running.transitions)
         self._require_unfinished(running.transitions)
+        step = len(running.transitions)
         key = key_for(self._seed, Purpose.ACTING, self.number, step)
         action, running.carry = running.policy.act(obs, running.carry, key=key)
         running.last = (obs, action)
         return action
 
     def observe(
-        self, obs: Observation, reward: float, terminated: bool, truncated: bool
+        self,
+        obs: Observation,
+        reward: float,
+        terminated: bool = False,
+        truncated: bool = False,
     ) -> None:
-        """Record what followed the last action."""
+        """Record what followed the last action.
+
+        Args:
+            obs: The new observation.
+            reward: The reward of the step.
+            terminated: Whether the task has ended: it failed, or is done.
+            truncated: Whether only the time is up.
+        """
         running = self._require_running("observe")
         if running.last is None:
             raise InputError("observe() was called without act() before it.")
@@ -164,75 +178,128 @@ class Learner:
 
     def abort_episode(self) -> None:
         """Discard the running episode, if there is one; it leaves no trace."""
-        self._running = None
-
-    def end_episode(self) -> Episode:
-        """Return the episode; it is not in memory before ``learn``."""
-        running = self._require_running("end_episode")
         require(
-            len(running.transitions) > 0,
-            f"Episode {self.number} has no transition yet; act and observe first.",
+            self._unlearned is None,
+            f"Episode {self.number} has ended and is stored, so it can't be discarded "
+            "any more: abort_episode() comes before end_episode().",
         )
         self._running = None
-        self._state_at_end = running.state
+
+    def end_episode(self, *, theta: float = math.nan) -> Episode:
+        """End episode n and return it; ``learn`` comes next.
+
+        Args:
+            theta: The drifting parameter, for the record, if it is known.
+        """
+        running = self._require_running("end_episode")
         rows = running.transitions
-        return Episode(
+        require(
+            len(rows) > 0,
+            f"Episode {self.number} has no transition yet; act and observe first.",
+        )
+        episode = Episode(
             obs=np.stack([row.obs for row in rows]),
             actions=np.stack([row.action for row in rows]),
             rewards=np.array([row.reward for row in rows]),
             next_obs=np.stack([row.next_obs for row in rows]),
             terminated=rows[-1].terminated,
         )
+        self._running, self.state = None, running.state
+        self._unlearned = (episode, theta)
+        return episode
 
     def learn(
         self,
-        episode: Episode,
         *,
-        metrics: ModelMetrics | None = None,
         updates: int | None = None,
         seconds: float | None = None,
-    ) -> None:
-        """Append episode n to the memory, forget, and learn π_{n+1}.
+        return_eval: float | None = None,
+    ) -> EpisodeRecord:
+        """Append episode n to the memory, forget, and learn π_{n+1} from the rest.
 
         Args:
-            episode: Episode n.
-            metrics: How well π_n's model predicted it, for the forgetting rule.
-            updates: Updates (default: as many as its transitions call for).
-            seconds: Time to learn for, instead.
+            updates: Updates of the model, each with those of the policy that go with it
+                (default: as many as the episode's transitions call for).
+            seconds: Time to learn for, instead.  How much is learned then depends on
+                the computer, so such a run can't be repeated bit for bit.
+            return_eval: Return of π_n where it was evaluated, for the record.
+
+        Returns:
+            The row of episode n.
         """
-        metrics = metrics or ModelMetrics()
-        summary = EpisodeSummary(
-            len(episode),
-            episode.executed_return,
-            metrics.model_error,
-            metrics.coverage,
-            metrics.predictive_loss,
+        if self._unlearned is None:
+            raise InputError(
+                f"There is nothing to learn from: episode {self.number} has not ended. "
+                "end_episode() comes first."
+            )
+        require(
+            updates is None or seconds is None,
+            "learn() takes updates or seconds, not both.",
         )
-        self.memory.append(episode, summary)
-        number, evidence = self.number, self.memory.evidence
+        at_least("updates", updates or 0, 0)
+        at_least("seconds", seconds or 0.0, 0)
+        episode, theta = self._unlearned
+        policy, first = self.policy, self._first_retained
+        metrics = policy.model_metrics(episode)
+        transitions = sum(self.memory.lengths[first - 1 :])
+        number = self.memory.append(
+            episode,
+            EpisodeSummary(
+                len(episode),
+                episode.executed_return,
+                metrics.model_error,
+                metrics.coverage,
+                metrics.predictive_loss,
+            ),
+        )
+        rule, following = self._forgetting, number + 1
         context = LearnContext(
-            episode=number,
+            episode=following,
             steps=self._steps,
-            sliding=slides(self.forgetting),
+            sliding=slides(rule),
             collected=len(episode),
-            turned_over=turns_over(self.forgetting, number, evidence),
+            turned_over=turns_over(rule, following, self.memory.evidence),
             updates=updates,
             seconds=seconds,
         )
         self._first_retained = self._ask_rule()
-        data = self.memory.since(self._first_retained)
+        data = self._retained()
         self.memory.release(before=self._first_retained)
-        key = key_for(self._seed, Purpose.LEARNING, number)
-        self.state = self._agent.learn(self._state_at_end, data, context, key=key)
-        self._state_at_end = self.state
-        self._policy = self._agent.policy(self.state)
+        key = key_for(self._seed, Purpose.LEARNING, following)
+        self.state = self._agent.learn(self.state, data, context, key=key)
+        self.policy = self._agent.policy(self.state)
+        self._unlearned = None
+        return EpisodeRecord(
+            episode=number,
+            theta=theta,
+            steps=len(episode),
+            return_executed=episode.executed_return,
+            return_eval=return_eval,
+            terminated=episode.terminated,
+            first_retained=first,
+            transitions=transitions,
+            optimism=policy.weight,
+            model_error=metrics.model_error,
+            coverage=metrics.coverage,
+            epistemic_std=metrics.epistemic_std,
+            predictive_loss=metrics.predictive_loss,
+            wall_s=time.perf_counter() - self._began,
+            **policy.metrics,
+        )
 
     def _retained(self) -> Data:
-        return self.memory.since(self.first_retained)
+        return self.memory.since(self._first_retained)
 
     def _ask_rule(self) -> int:
         evidence = self.memory.evidence
         return checked_first_retained(self._forgetting, self.number, evidence)
+
+    def _require_learned(self) -> None:
+        require(
+            self._unlearned is None,
+            f"Episode {self.number} has ended and was not learned from yet: learn() "
+            "comes first; learn(updates=0) takes it in as it is.",
+        )
 
     def _require_unfinished(self, transitions: list[Transition]) -> None:
         last = transitions[-1] if transitions else None
@@ -269,7 +336,7 @@ class Learner:
         return obs
 
     def _fault(self, what: str) -> EnvironmentFault:
-        step = len(self._running.transitions) if self._running else 0
         return EnvironmentFault(
-            f"The environment returned {what} in episode {self.number}, step {step}."
+            f"The environment returned {what} in episode {self.number}, step "
+            f"{self.steps_taken or 0}."
         )

@@ -153,7 +153,7 @@ def run_episode(
 
 
 def collect(
-    learner: Session | Learner,
+    learner: Learner,
     env: Env,
     seed: int,
     watch: Watch = unwatched,

@@ -21,10 +21,8 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -35,17 +33,11 @@ from driftrl.errors import CorruptFile, InputError, counted, require
 from driftrl.io import remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
-    LazyEpisodes,
     episode_file,
     load_episode,
-    load_memory,
     save_episode,
 )
-from driftrl.memory.forgetting import (
-    EpisodeSummary,
-    Evidence,
-    checked_first_retained,
-)
+from driftrl.memory.forgetting import EpisodeSummary, checked_first_retained
 from driftrl.records import (
     CONFIG_FILE,
     HEARTBEAT_FILE,
@@ -57,7 +49,7 @@ from driftrl.records import (
     truncate_records,
 )
 from driftrl.training.checkpoint import (
-    load_arrays,
+    OtherState,
     load_checkpoint,
     save_checkpoint,
     saved_checkpoints,
@@ -75,8 +67,7 @@ _SYSTEM = ("environment", "drift", "extra_drifts", "clock")
 _IDENTITY = ("task", "method", "seed", "variant")
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A setting that differs between a stored run and the requested one."""
 
     path: str
@@ -87,11 +78,6 @@ class Difference:
     def __str__(self) -> str:
         """Return the two values, for messages."""
         return f"{self.path} is {_brief(self.old)} there and {_brief(self.new)} here"
-
-    @property
-    def note(self) -> str:
-        """The change as ``config.toml`` records it."""
-        return f"{self.path} from {_brief(self.old)} to {_brief(self.new)}"
 
 
 def _brief(value: Any) -> str:
@@ -156,8 +142,8 @@ class RunDirectory:
         except BaseException:
             os.close(self._lock)
             raise
-        for directory in (path, path / "memory", path / _PENDING):
-            remove_leftovers(directory)
+        for directory in ("", "memory", "checkpoint", _PENDING):
+            remove_leftovers(path / directory)
         self._closed = threading.Event()
         (path / HEARTBEAT_FILE).touch()
         self._heart = threading.Thread(target=self._beat, daemon=True)
@@ -204,12 +190,9 @@ class RunDirectory:
             rows, damage = readable_records(self._records_path)
         state, episodes = self._newest_state(template, len(rows), damage)
         history = [EpisodeSummary.of(row) for row in rows[:episodes]]
-        directory = self.path / "memory"
-        numbers = range(1, episodes + 1)
-        past = LazyEpisodes(numbers, partial(load_episode, directory))
-        evidence = Evidence.of(history, past)
-        first = checked_first_retained(self._config.forgetting, episodes + 1, evidence)
-        load_memory(directory, memory, history, first)
+        memory.attach(self.path / "memory", history)
+        rule, evidence = self._config.forgetting, memory.evidence
+        memory.since(checked_first_retained(rule, episodes + 1, evidence))
         self._precision = memory.precision
         if self._is_new or self._changes:
             self._write_config(episodes)
@@ -343,7 +326,10 @@ class RunDirectory:
         if not self._is_new:
             note = {
                 "from_episode": episodes + 1,
-                "what": [change.note for change in self._changes],
+                "what": [
+                    f"{path} from {_brief(old)} to {_brief(new)}"
+                    for path, old, new in self._changes
+                ],
             }
             table["changes"] = [*read_toml(path).get("changes", []), note]
         text = toml_text({**table, "versions": _versions()})
@@ -370,12 +356,12 @@ class RunDirectory:
             try:
                 return load_checkpoint(directory, episodes, template), episodes
             except CorruptFile as error:
-                if self._changes and _is_readable(directory, episodes):
-                    raise InputError(
-                        f"The run in {self.path} can't go on with other settings: "
-                        f"{_joined(self._changes)}. What it has learned does not fit "
-                        f"them: networks keep their sizes. For new ones {_ELSEWHERE}."
-                    ) from error
+                require(
+                    not (self._changes and isinstance(error, OtherState)),
+                    f"The run in {self.path} can't go on with other settings: "
+                    f"{_joined(self._changes)}. What it has learned does not fit "
+                    f"them: networks keep their sizes. For new ones {_ELSEWHERE}.",
+                )
                 self._warn(f"{error} Falling back to the one before it.")
         # A run stopped between its first row and its first checkpoint has one row.
         if saved or complete_rows(self._records_path) > 1:
@@ -430,15 +416,6 @@ def _is_only_longer(differing: Sequence[Difference]) -> bool:
     """Return whether more episodes are the only difference."""
     only_length = [change.path for change in differing] == ["episodes"]
     return only_length and differing[0].old < differing[0].new
-
-
-def _is_readable(directory: Path, episodes: int) -> bool:
-    """Return whether a checkpoint is as it was written, whatever its state is."""
-    try:
-        load_arrays(directory, episodes)
-    except CorruptFile:
-        return False
-    return True
 
 
 def _take_lock(path: Path) -> int:

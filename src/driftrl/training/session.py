@@ -13,20 +13,17 @@ on from there.
 """
 
 import math
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
-from jaxtyping import Float
 
-from driftrl.agents.base import Policy
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import check_fits
-from driftrl.errors import InputError, at_least, require
+from driftrl.errors import require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
     ForgettingRule,
@@ -39,7 +36,6 @@ from driftrl.training.assembly import (
     check_learns,
     counted_within,
     initial_state,
-    learner_of,
     least_points,
     make_agent,
     most_points,
@@ -47,13 +43,14 @@ from driftrl.training.assembly import (
     with_forgetting,
     with_functions,
 )
+from driftrl.training.learner import Learner
 from driftrl.training.process import repaired_cache
 from driftrl.training.run_directory import RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
 
 
-class Session:
-    """One run: an agent, its episodes, and the directory of both."""
+class Session(Learner):
+    """One run: a learner, and the directory of its episodes and checkpoints."""
 
     def __init__(
         self,
@@ -82,23 +79,32 @@ class Session:
         self.config = config
         self._warn = warn
         self._warned_of_no_data = self._closed = False
-        agent = make_agent(config, functions)
+        agent, steps = make_agent(config, functions), config.environment.steps
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
         )
         try:
             memory = EpisodeMemory(*sizes_of(config), agent.precision)
             state = self._files.restore(initial_state(agent, config), memory)
-            self._learner = learner_of(config, agent, memory, state)
-            self._unlearned = self._files.load_pending(self.number)
+            super().__init__(
+                agent,
+                config.forgetting,
+                memory,
+                steps=steps,
+                seed=config.seed,
+                state=state,
+            )
             if self.number <= config.episodes:
                 with repaired_cache():
-                    agent.warm_up(most_points(config), config.environment.steps)
-                    self._rehearse()
+                    agent.warm_up(most_points(config), steps)
+                    # What else compiles on first use does so now.
+                    self.begin_episode()
+                    self.act(np.zeros(sizes_of(config)[0]))
+                    self.abort_episode()
+            self._unlearned = self._files.load_pending(self.number)
         except BaseException:
             self.close()
             raise
-        self._began = time.perf_counter()
 
     @classmethod
     def resume(
@@ -124,68 +130,14 @@ class Session:
         return self._files.path
 
     @property
-    def number(self) -> int:
-        """Number n of the running episode, or of the next one."""
-        return self._learner.number
-
-    @property
-    def first_retained(self) -> int:
-        """m(n): the oldest episode that π_n was learned from."""
-        return self._learner.first_retained
-
-    @property
-    def policy(self) -> Policy:
-        """π_n, the policy of the running episode, or of the next one."""
-        return self._learner.policy
-
-    @property
-    def steps_taken(self) -> int | None:
-        """Steps of the running episode so far; None if none is running."""
-        return self._learner.steps_taken
-
-    @property
-    def unlearned(self) -> Episode | None:
-        """Episode n, if it has ended and has not been learned from."""
-        return None if self._unlearned is None else self._unlearned[0]
-
-    @property
     def place(self) -> dict[str, int]:
         """Where episode n is on the clocks of an environment."""
-        lengths = self._learner.memory.lengths
-        return {"episode": self.number, "steps": sum(lengths)}
+        return {"episode": self.number, "steps": sum(self.memory.lengths)}
 
     def begin_episode(self) -> int:
         """Begin episode n and return n."""
         self._require_open()
-        self._require_learned()
-        require(
-            self.steps_taken is None,
-            f"Episode {self.number} is running: end_episode() stores it, "
-            "abort_episode() discards it, and then the next one may begin.",
-        )
-        self._began = time.perf_counter()
-        return self._learner.begin_episode()
-
-    def act(self, obs: Float[np.ndarray, " S"]) -> Float[np.ndarray, " A"]:
-        """Return the action in [−1, 1] for what was observed."""
-        return self._learner.act(obs)
-
-    def observe(
-        self,
-        obs: Float[np.ndarray, " S"],
-        reward: float,
-        terminated: bool = False,
-        truncated: bool = False,
-    ) -> None:
-        """Record what followed the last action.
-
-        Args:
-            obs: The new observation.
-            reward: The reward of the step.
-            terminated: Whether the task has ended: it failed, or is done.
-            truncated: Whether only the time is up.
-        """
-        self._learner.observe(obs, reward, terminated, truncated)
+        return super().begin_episode()
 
     def end_episode(self, *, theta: float = math.nan) -> Episode:
         """End episode n and store it; ``learn`` comes next.
@@ -194,19 +146,9 @@ class Session:
             theta: The drifting parameter, for the record, if it is known.
         """
         self._require_open()
-        episode = self._learner.end_episode()
+        episode = super().end_episode(theta=theta)
         self._files.save_pending(self.number, episode, theta)
-        self._unlearned = (episode, theta)
         return episode
-
-    def abort_episode(self) -> None:
-        """Discard the running episode; it leaves no trace."""
-        require(
-            self._unlearned is None,
-            f"Episode {self.number} has ended and is stored, so it can't be discarded "
-            "any more: abort_episode() comes before end_episode().",
-        )
-        self._learner.abort_episode()
 
     def learn(
         self,
@@ -215,54 +157,14 @@ class Session:
         seconds: float | None = None,
         return_eval: float | None = None,
     ) -> EpisodeRecord:
-        """Forget, learn π_{n+1} from the rest, and store row and checkpoint.
-
-        Args:
-            updates: Updates of the model, each with those of the policy that go with it
-                (default: as many as the episode's transitions call for).
-            seconds: Time to learn for, instead.  How much is learned then depends on
-                the computer, so such a run can't be repeated bit for bit.
-            return_eval: Return of π_n where it was evaluated, for the record.
-
-        Returns:
-            The row of episode n.
-        """
+        """Learn π_{n+1} as ``Learner.learn`` does, and store row and checkpoint."""
         self._require_open()
-        if self._unlearned is None:
-            raise InputError(
-                f"There is nothing to learn from: episode {self.number} has not ended. "
-                "end_episode() comes first."
-            )
-        require(
-            updates is None or seconds is None,
-            "learn() takes updates or seconds, not both.",
+        episode = self.unlearned
+        record = super().learn(
+            updates=updates, seconds=seconds, return_eval=return_eval
         )
-        at_least("updates", 0 if updates is None else updates, 0)
-        at_least("seconds", 0.0 if seconds is None else seconds, 0)
-        number, policy, first = self.number, self.policy, self.first_retained
-        episode, theta = self._unlearned
-        metrics = policy.model_metrics(episode)
-        transitions = sum(self._learner.memory.lengths[first - 1 :])
-        self._learner.learn(episode, metrics=metrics, updates=updates, seconds=seconds)
-        record = EpisodeRecord(
-            episode=number,
-            theta=theta,
-            steps=len(episode),
-            return_executed=episode.executed_return,
-            return_eval=return_eval,
-            terminated=episode.terminated,
-            first_retained=first,
-            transitions=transitions,
-            optimism=policy.weight,
-            model_error=metrics.model_error,
-            coverage=metrics.coverage,
-            epistemic_std=metrics.epistemic_std,
-            predictive_loss=metrics.predictive_loss,
-            wall_s=time.perf_counter() - self._began,
-            **policy.metrics,
-        )
-        self._files.append(record, episode, self._learner.state)
-        self._unlearned = None
+        assert episode is not None
+        self._files.append(record, episode, self.state)
         self._warn_of_no_data(record)
         return record
 
@@ -290,12 +192,12 @@ class Session:
         rule = with_forgetting(self.config, rule).forgetting
         config = replace(self.config, forgetting=replace_rule(old, rule))
         check_learns(config)
-        self._learner.forgetting = config.forgetting
+        self.forgetting = config.forgetting
         try:
-            self._learner.memory.since(self.first_retained)
+            self.memory.since(self.first_retained)
             self._files.change(config, self.number)
         except BaseException:
-            self._learner.forgetting = old
+            self.forgetting = old
             raise
         self.config = config
 
@@ -309,12 +211,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _rehearse(self) -> None:
-        """Ask for one action and discard it: what compiles on first use does so now."""
-        self._learner.begin_episode()
-        self._learner.act(np.zeros(sizes_of(self.config)[0]))
-        self._learner.abort_episode()
 
     def _warn_of_no_data(self, record: EpisodeRecord) -> None:
         """Warn once if the rule forgets before there is enough to learn from."""
@@ -336,11 +232,4 @@ class Session:
             not self._closed,
             f"This session is closed: Session.resume({str(self.directory)!r}) goes on "
             "with it.",
-        )
-
-    def _require_learned(self) -> None:
-        require(
-            self._unlearned is None,
-            f"Episode {self.number} has ended and was not learned from yet: learn() "
-            "comes first; learn(updates=0) takes it in as it is.",
         )
