@@ -69,6 +69,12 @@ def at_least(name: str, value: float, least: float) -> None:
         raise _out_of_range(name, f"be a number of at least {least:g}", value)
 
 
+def all_at_least(config: Any, table: str, **least: float) -> None:
+    """Refuse settings of a table, such as ``agent.model``, below these numbers."""
+    for name, number in least.items():
+        at_least(f"{table}.{name}", getattr(config, name), number)
+
+
 def positive(name: str, value: float) -> None:
     """Refuse a setting that is not a positive number."""
     if not 0 < value < math.inf:

@@ -13,7 +13,7 @@ import pytest
 
 import driftrl
 from driftrl.agents.model_based import ModelBasedAgent
-from driftrl.agents.sac import ActorPolicy, SACAgent
+from driftrl.agents.model_free import ActorPolicy, SACAgent
 from driftrl.cli.main import main
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig, SACConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from driftrl.config.gp import TheoryConfig
-from driftrl.errors import at_least, positive, require, share
+from driftrl.errors import all_at_least, positive, require, share
 
 
 def _widths(name: str, hidden: tuple[int, ...]) -> None:
@@ -41,7 +41,7 @@ class EnsembleConfig:
             "uncertainty is the disagreement between members.",
         )
         _widths("agent.model.hidden", self.hidden)
-        at_least("agent.model.learning_rate", self.learning_rate, 0)
+        all_at_least(self, "agent.model", learning_rate=0)
         positive("agent.model.gradient_clip", self.gradient_clip)
 
 
@@ -70,8 +70,7 @@ class SACConfig:
 
     def __post_init__(self) -> None:
         _widths("agent.sac.hidden", self.hidden)
-        at_least("agent.sac.batch_size", self.batch_size, 1)
-        at_least("agent.sac.learning_rate", self.learning_rate, 0)
+        all_at_least(self, "agent.sac", batch_size=1, learning_rate=0)
         share("agent.sac.discount", self.discount)
         share("agent.sac.tau", self.tau)
         positive("agent.sac.gradient_clip", self.gradient_clip)
@@ -96,7 +95,7 @@ class ImaginationConfig:
     """Reward of a rollout: learned by the model, or the task's own function."""
 
     def __post_init__(self) -> None:
-        at_least("agent.imagination.horizon", self.horizon, 1)
+        all_at_least(self, "agent.imagination", horizon=1)
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,7 @@ class DeepOptimismConfig:
     theory: TheoryConfig = field(default_factory=TheoryConfig)
 
     def __post_init__(self) -> None:
-        at_least("agent.optimism.weight", self.weight, 0)
-        at_least("agent.optimism.learning_rate", self.learning_rate, 0)
+        all_at_least(self, "agent.optimism", weight=0, learning_rate=0)
         require(
             self.rule != "tuned" or self.weight > 0,
             "agent.optimism.weight must be positive where λ is tuned, since its "
@@ -135,9 +133,8 @@ class LearningConfig:
     """Retained transitions below which nothing is updated; at least one batch."""
 
     def __post_init__(self) -> None:
-        at_least("agent.learning.model_updates", self.model_updates, 1)
-        at_least("agent.learning.policy_updates", self.policy_updates, 1)
-        at_least("agent.learning.learning_starts", self.learning_starts, 1)
+        least = {"model_updates": 1, "policy_updates": 1, "learning_starts": 1}
+        all_at_least(self, "agent.learning", **least)
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class SoftResetConfig:
         share("agent.soft_reset.model", self.model)
         share("agent.soft_reset.policy", self.policy)
         if self.period is not None:
-            at_least("agent.soft_reset.period", self.period, 1)
+            all_at_least(self, "agent.soft_reset", period=1)
 
 
 def _batch_fits(sac: SACConfig, learning: LearningConfig) -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from driftrl.errors import at_least, positive, require
+from driftrl.errors import all_at_least, positive, require
 
 EngineName = Literal["local", "ray", "slurm"]
 # Options of sbatch that [engine.resources] and [engine.slurm] set, and those on which
@@ -35,10 +35,8 @@ class Resources:
     partition's own limit."""
 
     def __post_init__(self) -> None:
-        at_least("engine.resources.cores", self.cores, 1)
-        at_least("engine.resources.accelerators", self.accelerators, 0)
+        all_at_least(self, "engine.resources", cores=1, accelerators=0, minutes=0)
         positive("engine.resources.memory_gb", self.memory_gb)
-        at_least("engine.resources.minutes", self.minutes, 0)
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class SlurmConfig:
     """Shell commands that each job executes before its run, one a string."""
 
     def __post_init__(self) -> None:
-        at_least("engine.slurm.at_once", self.at_once, 0)
+        all_at_least(self, "engine.slurm", at_once=0)
         for name, value in self.extra.items():
             _check_option(name, value)
         for line in self.setup:

@@ -6,7 +6,7 @@ Like ``driftrl.config.run``: frozen, validated on construction, one sentence a f
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from driftrl.errors import at_least, positive, require
+from driftrl.errors import all_at_least, positive, require
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,8 @@ class GPConfig:
 
     def __post_init__(self) -> None:
         positive("agent.model.noise_std", self.noise_std)
-        at_least("agent.model.fit_steps", self.fit_steps, 0)
-        at_least("agent.model.fit_points", self.fit_points, 2)
-        at_least("agent.model.refit_every", self.refit_every, 1)
-        at_least("agent.model.compression", self.compression, 0)
+        least = {"fit_steps": 0, "fit_points": 2, "refit_every": 1, "compression": 0}
+        all_at_least(self, "agent.model", **least)
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,8 @@ class ICEMConfig:
     """Share of the old mean and spread that is kept when they move to the elites."""
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "samples", "elites", "iterations"):
-            at_least(f"agent.planner.{name}", getattr(self, name), 1)
-        at_least("agent.planner.noise_exponent", self.noise_exponent, 0)
+        least = {"horizon": 1, "samples": 1, "elites": 1, "iterations": 1}
+        all_at_least(self, "agent.planner", **least, noise_exponent=0)
         require(
             self.elites <= self.samples,
             f"agent.planner.elites = {self.elites} must not exceed "
@@ -91,8 +88,7 @@ class TheoryConfig:
     """R_max, the range of the reward."""
 
     def __post_init__(self) -> None:
-        at_least("agent.optimism.theory.rkhs_bound", self.rkhs_bound, 0)
-        at_least("agent.optimism.theory.reward_max", self.reward_max, 0)
+        all_at_least(self, "agent.optimism.theory", rkhs_bound=0, reward_max=0)
         require(
             0 < self.failure_probability < 1,
             "agent.optimism.theory.failure_probability must lie strictly between 0 "
@@ -113,7 +109,7 @@ class OptimismConfig:
     theory: TheoryConfig = field(default_factory=TheoryConfig)
 
     def __post_init__(self) -> None:
-        at_least("agent.optimism.weight", self.weight, 0)
+        all_at_least(self, "agent.optimism", weight=0)
 
 
 @dataclass(frozen=True)

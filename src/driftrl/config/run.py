@@ -14,7 +14,7 @@ from typing import Literal
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.drift.schedules import Exponential, Schedule
-from driftrl.errors import at_least, require, shown
+from driftrl.errors import all_at_least, at_least, require, shown
 from driftrl.memory.forgetting import ForgettingRule, KeepAll, require_rule
 
 
@@ -52,10 +52,8 @@ class EnvironmentConfig:
     drawn from the task's ranges."""
 
     def __post_init__(self) -> None:
-        at_least("environment.sim_steps", self.sim_steps, 1)
-        at_least("environment.action_repeat", self.action_repeat, 1)
-        at_least("environment.noise_std", self.noise_std, 0)
-        at_least("environment.specimen", self.specimen, 0)
+        least = {"sim_steps": 1, "action_repeat": 1, "noise_std": 0, "specimen": 0}
+        all_at_least(self, "environment", **least)
         require(
             self.sim_steps % self.action_repeat == 0,
             f"environment.sim_steps = {self.sim_steps} is not a multiple of "
@@ -76,7 +74,7 @@ class EvaluationConfig:
     """Extra rollouts after each episode; with 0 the executed episode is the measure."""
 
     def __post_init__(self) -> None:
-        at_least("evaluation.episodes", self.episodes, 0)
+        all_at_least(self, "evaluation", episodes=0)
 
 
 @dataclass(frozen=True)

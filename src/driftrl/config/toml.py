@@ -17,7 +17,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -132,19 +132,14 @@ def from_dict(cls: type[T], table: Mapping[str, Any], place: str = "") -> T:
             known = [f"{place}.{name}" if place else name for name in hints]
             raise unknown_name("configuration key", where, known)
         values[key] = _convert(hints[key], value, where)
-    missing = [name for name in _required(cls) if name not in values]
+    missing = [
+        name
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.default is parameter.empty and name not in values
+    ]
     table_name = f"The table {place!r}" if place else "The configuration"
     require(not missing, f"{table_name} is incomplete: it needs {', '.join(missing)}.")
     return cls(**values)
-
-
-def _required(cls: Any) -> list[str]:
-    """Return the fields that have no default."""
-    return [
-        item.name
-        for item in fields(cls)
-        if item.init and item.default is MISSING and item.default_factory is MISSING
-    ]
 
 
 def overridden(config: T, changes: Mapping[str, Any]) -> T:
@@ -270,28 +265,21 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; a missing or malformed one is an ``InputError``."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+        require(_depth(table) <= _DEEPEST, f"{path} is nested too deeply.")
+        return table
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from None
     except ValueError as error:  # also a number too long to read, a NUL in the path
         raise InputError(f"{path} is not valid TOML: {error}.") from None
     except RecursionError:
         raise InputError(f"{path} is nested too deeply.") from None
-    require(_depth(table) <= _DEEPEST, f"{path} is nested too deeply.")
-    return table
 
 
-def _depth(table: Any) -> int:
-    """Return how many tables and lists are within each other, up to the limit."""
-    level, depth = [table], 0
-    while level and depth <= _DEEPEST:
-        depth += 1
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-    return depth
+def _depth(value: Any) -> int:
+    """Return how many tables and lists are within each other."""
+    inner = value.values() if isinstance(value, dict) else value
+    nested = (_depth(item) for item in inner if isinstance(item, dict | list))
+    return 1 + max(nested, default=0)
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
