@@ -126,7 +126,7 @@ def _assert_same(rule: Any, evidences: list[Any], buffers: Iterator[Buffer]) -> 
         assert retained == buffer, (rule, n, m)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=300)
 @given(lengths=HISTORIES, size=st.integers(1, 12), capacity=st.integers(1, 60))
 def test_rules_retain_what_the_buffers_of_the_algorithms_hold(
     plain: Any, lengths: list[int], size: int, capacity: int

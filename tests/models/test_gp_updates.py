@@ -9,7 +9,6 @@ import pytest
 
 from driftrl.config.gp import GPConfig
 from driftrl.models import gp
-from driftrl.models.gp import append_block, drop_leading
 from driftrl.models.kernels import KERNELS, covariance, factorise, fit_hyperparameters
 from driftrl.types import Data
 
@@ -95,31 +94,3 @@ def test_the_fit_looks_at_evenly_spread_points(swings: Swings) -> None:
     )
     np.testing.assert_array_equal(state.hyper.length_scales, expected.length_scales)
     assert len(state.x) == len(state.factor) == 401
-
-
-# ---- factors -------------------------------------------------------------------------
-
-
-def random_covariance(size: int, seed: int, noise: float = 1e-4) -> np.ndarray:
-    """Return a squared-exponential covariance of random points, with noise."""
-    x = np.random.default_rng(seed).normal(size=(size, 3))
-    distance = ((x[:, None] - x[None]) ** 2).sum(axis=-1)
-    return np.exp(-0.5 * distance) + noise * np.eye(size)
-
-
-def test_fifty_steps_of_a_sliding_window() -> None:
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 45, size=56)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    matrix = random_covariance(int(ends[-1]), 1)
-    factor = factorise(matrix[: ends[6], : ends[6]])
-    for step in range(50):
-        kept = slice(ends[step + 1], ends[step + 6])
-        new = slice(ends[step + 6], ends[step + 7])
-        factor = append_block(
-            drop_leading(factor, int(lengths[step])),
-            matrix[new, kept],
-            matrix[new, new],
-        )
-    whole = slice(ends[50], ends[56])
-    np.testing.assert_allclose(factor, factorise(matrix[whole, whole]), atol=1e-9)

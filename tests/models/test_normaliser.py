@@ -12,12 +12,11 @@ def test_fit_computed_by_hand() -> None:
     np.testing.assert_allclose(fitted.std, [np.sqrt(8 / 3), np.sqrt(200.0)], rtol=1e-15)
 
 
-def test_both_directions_computed_by_hand() -> None:
+def test_normalise_computed_by_hand() -> None:
     normaliser = Normaliser(mean=np.array([1.0, -2.0]), std=np.array([2.0, 0.5]))
     values = np.array([[3.0, -2.0], [1.0, -1.0]])
     normal = np.array([[1.0, 0.0], [0.0, 2.0]])
     np.testing.assert_array_equal(normaliser.normalise(values), normal)
-    np.testing.assert_array_equal(normaliser.denormalise(normal), values)
     np.testing.assert_array_equal(normaliser.normalise(values[0]), normal[0])
 
 

@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import Array
 
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, read_toml
 from driftrl.envs.custom import custom_task
@@ -28,6 +28,7 @@ from driftrl.training.checkpoint import load_arrays
 from driftrl.training.loop import drive, run
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
+from factories import TINY_DEEP
 
 STEPS = 8
 
@@ -36,16 +37,19 @@ def ignore(message: object) -> None:
     del message
 
 
-@pytest.fixture
-def config(tiny_deep_settings: dict[str, Any]) -> RunConfig:
-    settings = {**tiny_deep_settings, "episodes": 4, "evaluation": {"episodes": 0}}
-    for table in ("drift", "environment"):
-        settings.pop(table, None)
+def cart(method: str, agent: dict[str, Any]) -> RunConfig:
+    task = custom_task("cart", observations=2, actions=1, steps=STEPS)
+    window = {"kind": "window", "window": 2}
     return configure(
-        custom_task("cart", observations=2, actions=1, steps=STEPS),
-        "sw-ombrl",
-        settings,
+        task, method, {"episodes": 4, "forgetting": window, "agent": agent}
     )
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    """Without a model, which would only take time to compile."""
+    parts = ("sac", "learning", "soft_reset")
+    return cart("sac", {part: TINY_DEEP["agent"][part] for part in parts})
 
 
 def live(session: Session, *, steps: int = STEPS) -> None:
@@ -164,7 +168,7 @@ def updates_of(session: Session) -> int:
 
 
 def test_learning_has_a_budget(config: RunConfig, tmp_path: Path) -> None:
-    assert isinstance(config.agent, EnsembleAgentConfig)
+    assert isinstance(config.agent, SACAgentConfig)
     each = config.agent.learning.policy_updates
     with Session(config, tmp_path, warn=ignore) as session:
         done = []
@@ -262,7 +266,8 @@ def over(obs: Array, action: Array, next_obs: Array) -> Array:
     return next_obs[0] > 3.0
 
 
-def test_reward_and_end_may_be_known(config: RunConfig, tmp_path: Path) -> None:
+def test_reward_and_end_may_be_known(tmp_path: Path) -> None:
+    config = cart("sw-ombrl", TINY_DEEP["agent"])
     functions = TaskFunctions(termination=over, reward=rich)
     with Session(config, tmp_path, functions=functions, warn=ignore) as session:
         agent = session.config.agent

@@ -104,13 +104,9 @@ class SACAgent(Agent):
         capacity: int,
         steps: int,
     ) -> None:
-        """Make an agent.
+        """Make an agent for ``sizes`` = (states, actions) and episodes of ``steps``.
 
-        Args:
-            sizes: Numbers of states and of actions.
-            config: All settings.
-            capacity: Expected maximum of retained transitions; more will recompile.
-            steps: Decisions of an episode that is not cut short.
+        ``capacity`` is the expected maximum of retained transitions; more recompile.
         """
         self._sizes = sizes
         self._settings: Any = config

@@ -69,21 +69,9 @@ def imagine(
     """Follow the policy for K steps in the learned model, from every start state.
 
     States and rewards follow the mean of the ensemble, or a member drawn for each step
-    of each rollout.  The bonus is computed from the prediction that made the
-    transition, without another pass.  A rollout that has ended repeats its last
-    transition.
-
-    Args:
-        predict: The model, for one observation and action.
-        policy: The policy, for one observation and key.
-        terminated: Whether the task ends, such as ``never_terminates``.
-        start: States in which the task has not ended.
-        config: K, the dynamics and the bonus.
-        key: Randomness of the policy and of the members.
-        reward: The reward function, if it is known; otherwise the model predicts it.
-
-    Returns:
-        Transitions with the leading axes K and B.
+    of each rollout; a known reward function replaces the predicted reward.  The bonus
+    is computed from the prediction that made the transition, without another pass.  A
+    rollout that has ended repeats its last transition; none has at ``start``.
     """
 
     def rollout(obs: Float[Array, " S"], key: Key[Array, ""]) -> Rollouts:

@@ -17,7 +17,7 @@ class Arguments:
     """Print one JSON document instead of a table."""
 
 
-_PLAIN = EnsembleAgentConfig(learning=LearningConfig(1, policy_updates=5))
+_PLAIN = EnsembleAgentConfig(learning=LearningConfig(model_updates=1, policy_updates=5))
 _SMALL = SACConfig(hidden=(64, 64), batch_size=128, critic="residual")
 SETTINGS = {
     "256 × 256, plain critics": _PLAIN,

@@ -24,7 +24,7 @@ class GPConfig:
     fit_points: int = 300
     """Most points the marginal likelihood is computed on, spread over the data."""
     refit_every: int = 1
-    """Episodes between refits; in between, data is appended and dropped only."""
+    """Episodes between refits of the hyperparameters; in between, only data change."""
     compression: float = 0.0
     """Share of σ² that planning may neglect to use fewer points; 0 is exact."""
 

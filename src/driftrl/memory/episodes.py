@@ -105,25 +105,12 @@ class EpisodeMemory:
     def append(self, episode: Episode, summary: EpisodeSummary | None = None) -> int:
         """Store a copy of an episode, in the precision of this memory.
 
-        Args:
-            episode: The episode.
-            summary: Evidence for forgetting rules (default: length and return).
+        ``summary`` is the evidence for forgetting rules, by default length and return.
 
         Returns:
             The number of the episode, from 1.
         """
-        _require_fitting(episode)
-        sizes = (episode.obs.shape[1], episode.actions.shape[1])
-        require(
-            sizes == self._sizes,
-            f"The states and actions of an episode must have {self._sizes} columns, "
-            f"as this memory has; received {sizes}.",
-        )
-        require(
-            len(episode) > 0,
-            "An episode must have at least one transition; received one with none.",
-        )
-        self._columns.append(_rows(episode))
+        self._store(self._columns, episode)
         self._bounds.append(self._columns.end)
         self._history.append(
             summary or EpisodeSummary(len(episode), episode.executed_return)
@@ -133,9 +120,7 @@ class EpisodeMemory:
     def attach(self, directory: Path, history: Sequence[EpisodeSummary]) -> None:
         """Take over the episodes of a run; their files are read when they are needed.
 
-        Args:
-            directory: Where the files are; later ones, which never counted, stay.
-            history: What the run's records say of every episode.
+        Files of later episodes than the history's, which never counted, stay.
         """
         self.directory = directory
         for summary in history:
@@ -187,8 +172,20 @@ class EpisodeMemory:
         columns = Columns(self._blank)
         columns.skip(self._bounds[first - 1])
         for number in range(first, len(self) + 1):
-            columns.append(_rows(self.episode(number)))
+            self._store(columns, self.episode(number))
         self._columns, self._first_held = columns, first
+
+    def _store(self, columns: "Columns", episode: Episode) -> None:
+        sizes = (episode.obs.shape[1], episode.actions.shape[1])
+        require(
+            sizes == self._sizes and len(episode) > 0,
+            f"An episode must have transitions of {self._sizes} states and actions; "
+            f"received {len(episode)} of {sizes}.",
+        )
+        ends = np.zeros(len(episode), bool)
+        ends[-1] = episode.terminated
+        arrays = {name: getattr(episode, name) for name in _ARRAYS}
+        columns.append({**arrays, "terminated": ends})
 
     def _require_held(self, number: int) -> None:
         require(
@@ -196,12 +193,6 @@ class EpisodeMemory:
             f"Episode {number} was released: the memory holds episodes from "
             f"{self._first_held} on.",
         )
-
-
-def _rows(episode: Episode) -> dict[str, np.ndarray]:
-    ends = np.zeros(len(episode), bool)
-    ends[-1] = episode.terminated
-    return {**{name: getattr(episode, name) for name in _ARRAYS}, "terminated": ends}
 
 
 class Columns:
@@ -279,19 +270,15 @@ class Columns:
 def save_episode(
     directory: Path, number: int, episode: Episode, precision: Precision = np.float64
 ) -> Path:
-    """Write an episode to its own file, atomically; the same episode, the same bytes.
+    """Write an episode to its own file, atomically; return the path.
 
-    Read back, it is what a memory of this precision holds, bit for bit.  The directory
-    is made if it is not there.  A file of this number is replaced: it was
-    left by a run that was stopped before the episode counted.
-
-    Returns:
-        The path of the file.
+    Read back, it is what a memory of this precision holds, bit for bit.  A file of this
+    number is replaced: it was left by a run that was stopped before the episode
+    counted.
     """
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         flush_directory(directory.parent)
-    _require_fitting(episode)
     content = io.BytesIO()
     arrays: dict[str, Any] = {
         name: np.asarray(getattr(episode, name), precision) for name in _ARRAYS
@@ -303,12 +290,7 @@ def save_episode(
 
 
 def load_episode(directory: Path, number: int, length: int | None = None) -> Episode:
-    """Read an episode that ``save_episode`` has written.
-
-    Args:
-        directory: Where its file is.
-        number: Its number, from 1.
-        length: How many transitions it has, if that is known.
+    """Read an episode that ``save_episode`` has written, of a length if it is known.
 
     Raises:
         CorruptFile: The file is missing, or not as it was written.
@@ -338,7 +320,6 @@ def load_episode(directory: Path, number: int, length: int | None = None) -> Epi
 
 def episode_file(directory: Path, number: int) -> Path:
     """Return the file of an episode."""
-    require(number >= 1, f"Episodes are numbered from 1; received {number}.")
     return directory / f"{number:06d}.npz"
 
 
@@ -352,20 +333,11 @@ def _decoded(content: bytes) -> Episode:
         raise ValueError("numbers are not of single or double precision")
     for array in arrays.values():
         array.setflags(write=False)
-    episode = Episode(**arrays, terminated=bool(terminated))
-    _require_fitting(episode)
-    return episode
-
-
-def _require_fitting(episode: Episode) -> None:
-    """Make sure that the arrays of an episode fit together."""
-    obs, actions, rewards, next_obs = (getattr(episode, name) for name in _ARRAYS)
-    matrices = obs.ndim == actions.ndim == 2 and rewards.ndim == 1
-    require(
-        matrices
-        and len(obs) == len(actions) == len(rewards)
-        and obs.shape == next_obs.shape,
-        f"An episode of T steps needs states [T, S], actions [T, A], rewards [T] and "
-        f"next states [T, S]; received {obs.shape}, {actions.shape}, {rewards.shape} "
-        f"and {next_obs.shape}.",
-    )
+    obs, actions, rewards, next_obs = (array.shape for array in arrays.values())
+    if not (
+        len(obs) == len(actions) == 2
+        and obs == next_obs
+        and rewards == obs[:1] == actions[:1]
+    ):
+        raise ValueError("the arrays do not fit together")
+    return Episode(**arrays, terminated=bool(terminated))

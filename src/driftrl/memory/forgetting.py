@@ -19,7 +19,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    get_args,
+    runtime_checkable,
+)
 
 from driftrl.errors import require, shown, unknown_name
 from driftrl.types import EpisodeRecord
@@ -32,8 +40,7 @@ ENDLESS = 10**6
 """Episodes of a run that never ends, for ``max_transitions``."""
 
 
-@dataclass(frozen=True)
-class EpisodeSummary:
+class EpisodeSummary(NamedTuple):
     """What is known of one past episode; see ``EpisodeRecord``."""
 
     length: int
@@ -42,23 +49,16 @@ class EpisodeSummary:
     coverage: float | None = None
     predictive_loss: float | None = None
 
-    def __post_init__(self) -> None:
-        # What JSON can't hold is unknown, so that a resumed run knows the same.
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None and not math.isfinite(value):
-                object.__setattr__(self, item.name, None)
-
     @classmethod
     def of(cls, record: EpisodeRecord) -> "EpisodeSummary":
-        """Return what a row of ``episodes.jsonl`` says."""
-        return cls(
-            record.steps,
-            record.return_executed,
-            record.model_error,
-            record.coverage,
-            record.predictive_loss,
-        )
+        """Return what a row of ``episodes.jsonl`` says.
+
+        What JSON can't hold is unknown, so that a resumed run knows the same.
+        """
+        columns = ("return_executed", "model_error", "coverage", "predictive_loss")
+        values = (getattr(record, column) for column in columns)
+        known = (v if v is not None and math.isfinite(v) else None for v in values)
+        return cls(record.steps, *known)
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,7 @@ class Evidence:
         cls, history: Sequence[EpisodeSummary], episodes: Sequence[Any] = ()
     ) -> "Evidence":
         """Return the summaries of the past episodes, column by column."""
-        return cls(
-            lengths=tuple(row.length for row in history),
-            returns=tuple(row.executed_return for row in history),
-            model_error=tuple(row.model_error for row in history),
-            coverage=tuple(row.coverage for row in history),
-            predictive_loss=tuple(row.predictive_loss for row in history),
-            episodes=episodes,
-        )
+        return cls(*zip(*history, strict=True), episodes=episodes)
 
     def before(self, n: int) -> "Evidence":
         """Return what was known before an earlier episode n."""
@@ -106,7 +99,6 @@ class ForgettingRule(Protocol):
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n), the oldest episode to learn from at episode n; 1 ≤ m(n) ≤ n."""
-        ...
 
 
 def checked_first_retained(rule: ForgettingRule, n: int, evidence: Evidence) -> int:
@@ -127,10 +119,7 @@ def checked_first_retained(rule: ForgettingRule, n: int, evidence: Evidence) -> 
 def max_transitions(rule: ForgettingRule, episodes: int, steps: int) -> int:
     """Return how many transitions a rule can retain at once: by default, all.
 
-    Args:
-        rule: The forgetting rule.
-        episodes: Length N of the run.
-        steps: Transitions of an episode that runs its full time.
+    The run has N = ``episodes``, each of ``steps`` if it runs its full time.
     """
     everything = (episodes - 1) * steps
     method = getattr(rule, "max_transitions", None)

@@ -8,12 +8,8 @@ One kernel serves all outputs, so there is one factor and, in normalised units, 
 variance.  Inputs are (state, action), outputs state differences, both normalised by
 the retained data alone.
 
-Fitting is NumPy in double precision and is never compiled.  C is stored as its lower
-Cholesky factor L, extended by a block row when an episode is appended; dropping the
-oldest episode is a stable low-rank update, so a sliding window never refactorises::
-
-    C = [C₁₁ C₁₂]      L = [L₁₁    ]      L′L′ᵀ = C₂₂ = L₂₂L₂₂ᵀ + L₂₁L₂₁ᵀ
-        [C₂₁ C₂₂]          [L₂₁ L₂₂]
+Fitting is NumPy in double precision and is never compiled; C is stored as its lower
+Cholesky factor.
 
 Querying is JAX: a ``Posterior`` holds *support* points, *weights* and a *whitener* F::
 
@@ -47,7 +43,6 @@ from driftrl.models.normaliser import Normaliser
 from driftrl.types import Data
 
 SIZES = (64, 128, 192, 256, 384, 512, 1024, 2048, 4096)
-_BLOCK = 32  # columns per step of the low-rank update; wide enough to be products
 
 
 class Prediction(NamedTuple):
@@ -67,9 +62,8 @@ class Prediction(NamedTuple):
 class GPState:
     """A fitted Gaussian process, as a checkpoint stores it.
 
-    ``offset`` counts the transitions recorded before the first retained one: it tells
-    an update which rows are already in the factor.  ``age`` counts the updates since
-    hyperparameters and normalisation were last fitted.
+    ``offset`` counts the transitions recorded before the first retained one, ``age``
+    the updates since hyperparameters and normalisation were last fitted.
     """
 
     hyper: Hyperparameters
@@ -133,95 +127,33 @@ def initial_state(state_size: int, action_size: int, config: GPConfig) -> GPStat
 def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
     """Condition on exactly ``data``.
 
-    Every ``refit_every`` updates the normalisation and the hyperparameters are fitted
-    again.  In between they stay, and the factor is updated: forgotten rows are dropped
-    from it, new ones appended.
+    Every ``refit_every`` updates, and where nothing is left of the earlier data, the
+    normalisation and the hyperparameters are fitted again.  In between they stay.
     """
-    raw_x = np.concatenate([data.obs, data.actions], axis=1).astype(np.float64)
-    raw_y = data.next_obs.astype(np.float64) - data.obs
-    dropped = data.offset - state.offset
-    kept = len(state.x) - dropped
-    # Older data that come back (dropped < 0) are in no factor: start from scratch.
-    reusable = dropped >= 0 and 0 < kept <= len(data)
-    if state.age + 1 < config.refit_every and reusable:
-        x, y = state.inputs.normalise(raw_x), state.outputs.normalise(raw_y)
-        factor = _slide(state, x, dropped, config)
-        age = state.age + 1
-        return replace(state, x=x, y=y, factor=factor, offset=data.offset, age=age)
+    x = np.concatenate([data.obs, data.actions], axis=1).astype(np.float64)
+    y = data.next_obs.astype(np.float64) - data.obs
     if len(data) == 0:
         empty = np.zeros((0, 0))
-        return replace(state, x=raw_x, y=raw_y, factor=empty, offset=data.offset, age=0)
-    inputs, outputs = Normaliser.fit(raw_x), Normaliser.fit(raw_y)
-    x, y = inputs.normalise(raw_x), outputs.normalise(raw_y)
-    subset = np.unique(
-        np.linspace(0, len(x) - 1, min(len(x), config.fit_points)).round().astype(int)
-    )
-    hyper = fit_hyperparameters(
-        config.kernel,
-        state.hyper,
-        x[subset],
-        y[subset],
-        steps=config.fit_steps,
-        learn_noise=config.learn_noise,
-    )
+        return replace(state, x=x, y=y, factor=empty, offset=data.offset, age=0)
+    overlap = state.offset <= data.offset < state.offset + len(state.x)
+    age = state.age + 1 if overlap else config.refit_every
+    inputs, outputs, hyper = state.inputs, state.outputs, state.hyper
+    if age >= config.refit_every:
+        age, inputs, outputs = 0, Normaliser.fit(x), Normaliser.fit(y)
+    x, y = inputs.normalise(x), outputs.normalise(y)
+    if age == 0:
+        count = min(len(x), config.fit_points)
+        subset = np.unique(np.linspace(0, len(x) - 1, count).round().astype(int))
+        hyper = fit_hyperparameters(
+            config.kernel,
+            hyper,
+            x[subset],
+            y[subset],
+            steps=config.fit_steps,
+            learn_noise=config.learn_noise,
+        )
     factor = factorise(covariance(kernel_named(config.kernel), hyper, x))
-    return GPState(hyper, inputs, outputs, x, y, factor, data.offset, 0)
-
-
-def _slide(
-    state: GPState, x: Float[np.ndarray, "N D"], dropped: int, config: GPConfig
-) -> Float[np.ndarray, "N N"]:
-    """Return the factor of the rows ``x``, of which the first are already in it."""
-    kept = len(state.x) - dropped
-    kernel, hyper = kernel_named(config.kernel), state.hyper
-    new, old = x[kept:] / hyper.length_scales, x[:kept] / hyper.length_scales
-    return append_block(
-        drop_leading(state.factor, dropped) if dropped else state.factor,
-        hyper.output_scale**2 * gram(kernel, new, old, np),
-        covariance(kernel, hyper, x[kept:]),
-    )
-
-
-def append_block(
-    factor: Float[np.ndarray, "N N"],
-    cross: Float[np.ndarray, "M N"],
-    block: Float[np.ndarray, "M M"],
-) -> Float[np.ndarray, "P P"]:
-    """Extend a factor by M rows: ``cross`` = K₂₁ and ``block`` = K₂₂, in O(N²M)."""
-    old, new = len(factor), len(block)
-    grown = np.zeros((old + new, old + new))
-    grown[:old, :old] = factor
-    if old:
-        grown[old:, :old] = solve_triangular(
-            factor, cross.T, lower=True, check_finite=False
-        ).T
-    rest = grown[old:, :old]
-    grown[old:, old:] = factorise(block - rest @ rest.T)
-    return grown
-
-
-def drop_leading(
-    factor: Float[np.ndarray, "N N"], count: int
-) -> Float[np.ndarray, "P P"]:
-    """Remove the first ``count`` rows and columns of the factored matrix.
-
-    Solves L′L′ᵀ = L₂₂L₂₂ᵀ + L₂₁L₂₁ᵀ by orthogonal transformations of [L₂₂ L₂₁], a
-    block of columns at a time, without any subtraction, in O((N−count)² · count).
-    """
-    lower = factor[count:, count:].copy()
-    extra = factor[count:, :count].copy()
-    size = len(lower)
-    for start in range(0, size, _BLOCK):
-        stop = min(start + _BLOCK, size)
-        width = stop - start
-        panel = np.hstack([lower[start:, start:stop], extra[start:]])
-        # The orthogonal Q that zeroes ``extra`` in these rows is applied below too.
-        q, _ = np.linalg.qr(panel[:width].T, mode="complete")
-        panel = panel @ q
-        signs = np.where(np.diagonal(panel[:width, :width]) < 0, -1.0, 1.0)
-        lower[start:, start:stop] = panel[:, :width] * signs
-        extra[start:] = panel[:, width:]
-    return np.tril(lower)
+    return GPState(hyper, inputs, outputs, x, y, factor, data.offset, age)
 
 
 def invert_lower(factor: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:

@@ -25,12 +25,7 @@ MORE_DATA = (
 
 
 def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Agent:
-    """Build the agent of a configuration.
-
-    Args:
-        config: The run.
-        functions: Known functions of a custom task (default: those of the task).
-    """
+    """Build the agent of a configuration; a custom task may bring its functions."""
     sizes = sizes_of(config)
     if functions is None:
         task, environment = task_of_run(config), config.environment

@@ -127,8 +127,7 @@ def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
 def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
     """Return what ``load`` reads from a run's newest readable checkpoint.
 
-    Returns:
-        What was read, and the episodes that the checkpoint was written after.
+    And the number of episodes that the checkpoint was written after.
 
     Raises:
         InputError: There is no checkpoint yet.

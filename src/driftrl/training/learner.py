@@ -11,7 +11,7 @@ It writes nothing: a ``Session`` is a learner with files.
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -60,15 +60,9 @@ class Learner:
         seed: int,
         state: State,
     ) -> None:
-        """Start with an empty or a filled memory, and the state that goes with it.
+        """Start with the agent's state after the last episode of a memory.
 
-        Args:
-            agent: What acts and learns.
-            forgetting: Which episodes it learns from.
-            memory: The episodes so far.
-            steps: Decisions in an episode that runs its full time.
-            seed: Seed of acting and learning.
-            state: The agent's state after the last episode of ``memory``.
+        ``steps`` are the decisions in an episode that runs its full time.
         """
         self._agent = agent
         self._seed = seed
@@ -241,18 +235,22 @@ class Learner:
         episode, theta = self._unlearned
         policy, first = self.policy, self._first_retained
         metrics = policy.model_metrics(episode)
-        transitions = sum(self.memory.lengths[first - 1 :])
-        number = self.memory.append(
-            episode,
-            EpisodeSummary(
-                len(episode),
-                episode.executed_return,
-                metrics.model_error,
-                metrics.coverage,
-                metrics.predictive_loss,
-            ),
+        record = EpisodeRecord(
+            episode=self.number,
+            theta=theta,
+            steps=len(episode),
+            return_executed=episode.executed_return,
+            return_eval=return_eval,
+            terminated=episode.terminated,
+            first_retained=first,
+            transitions=sum(self.memory.lengths[first - 1 :]),
+            optimism=policy.weight,
+            wall_s=0.0,
+            **asdict(metrics),
+            **policy.metrics,
         )
-        rule, following = self._forgetting, number + 1
+        self.memory.append(episode, EpisodeSummary.of(record))
+        rule, following = self._forgetting, self.number
         context = LearnContext(
             episode=following,
             steps=self._steps,
@@ -269,23 +267,7 @@ class Learner:
         self.state = self._agent.learn(self.state, data, context, key=key)
         self.policy = self._agent.policy(self.state)
         self._unlearned = None
-        return EpisodeRecord(
-            episode=number,
-            theta=theta,
-            steps=len(episode),
-            return_executed=episode.executed_return,
-            return_eval=return_eval,
-            terminated=episode.terminated,
-            first_retained=first,
-            transitions=transitions,
-            optimism=policy.weight,
-            model_error=metrics.model_error,
-            coverage=metrics.coverage,
-            epistemic_std=metrics.epistemic_std,
-            predictive_loss=metrics.predictive_loss,
-            wall_s=time.perf_counter() - self._began,
-            **policy.metrics,
-        )
+        return replace(record, wall_s=time.perf_counter() - self._began)
 
     def _retained(self) -> Data:
         return self.memory.since(self._first_retained)

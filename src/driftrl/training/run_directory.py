@@ -18,7 +18,6 @@ import math
 import os
 import platform
 import shutil
-import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -119,18 +118,15 @@ class RunDirectory:
     ) -> None:
         """Open the directory of a new run, or of the same run to go on with it.
 
-        Args:
-            path: The directory; created if needed.
-            config: The run.
-            resume: Whether episodes that are already there may be continued.
-            change: Whether they may be continued with other settings.
-            warn: Called with warnings.
+        ``resume`` allows to continue episodes that are already there, and ``change`` to
+        do so with other settings.
 
         Raises:
             InputError: The directory holds episodes of another run or of another
                 version, or another process has it open.
         """
         self.path = path
+        self._records_path, self._checkpoints = path / RECORDS_FILE, path / "checkpoint"
         self._config = config
         self._precision: Precision = np.float64
         self._warn = warn
@@ -178,16 +174,11 @@ class RunDirectory:
 
         Only the episodes m(n) … n−1 are read, and what else the forgetting rule asks
         for.  Rows and files of later episodes, which no checkpoint covers, no longer
-        count.  Nothing is written before everything has been read.
-
-        Args:
-            template: A state of the same structure; returned if there is no checkpoint.
-            memory: Empty; its precision is that of the files to come.
+        count.  Nothing is written before everything has been read.  ``template`` is a
+        state of the same structure, and what is returned if there is no checkpoint.
         """
-        rows: list[EpisodeRecord] = []
-        damage = None
-        if self._records_path.exists():
-            rows, damage = readable_records(self._records_path)
+        exists = self._records_path.exists()
+        rows, damage = readable_records(self._records_path) if exists else ([], None)
         state, episodes = self._newest_state(template, len(rows), damage)
         history = [EpisodeSummary.of(row) for row in rows[:episodes]]
         memory.attach(self.path / "memory", history)
@@ -196,7 +187,7 @@ class RunDirectory:
         self._precision = memory.precision
         if self._is_new or self._changes:
             self._write_config(episodes)
-        if self._records_path.exists():
+        if exists:
             truncate_records(self._records_path, episodes)
         self._records = RecordWriter(self._records_path)
         return state
@@ -204,15 +195,11 @@ class RunDirectory:
     def append(self, record: EpisodeRecord, episode: Episode, state: Any) -> None:
         """Store an episode: data, row, then the checkpoint that makes them count."""
         assert self._records is not None, "restore() comes first"
-        memory = self.path / "memory"
-        save_episode(memory, record.episode, episode, self._precision)
+        number, memory = record.episode, self.path / "memory"
+        save_episode(memory, number, episode, self._precision)
         self._records.append(record)
-        self.checkpoint(record.episode, state)
+        save_checkpoint(self._checkpoints, number, state)
         self._remove_pending()
-
-    def checkpoint(self, episodes: int, state: Any) -> None:
-        """Store the state after so many episodes."""
-        save_checkpoint(self.path / "checkpoint", episodes, state)
 
     def save_pending(self, number: int, episode: Episode, theta: float) -> None:
         """Store an episode that has ended, in full, until it has been learned from.
@@ -252,20 +239,12 @@ class RunDirectory:
     def _remove_pending(self) -> None:
         shutil.rmtree(self.path / _PENDING, ignore_errors=True)
 
-    @property
-    def _records_path(self) -> Path:
-        return self.path / RECORDS_FILE
-
     def _compare(
         self, config: RunConfig, resume: bool, change: bool
     ) -> tuple[bool, list[Difference]]:
-        """Compare a configuration with the one that is there.
-
-        Returns:
-            Whether the run is new, and otherwise which settings are to be changed.
-        """
+        """Return whether the run is new, and otherwise which settings will change."""
         path = self.path / CONFIG_FILE
-        done = max(saved_checkpoints(self.path / "checkpoint"), default=0)
+        done = max(saved_checkpoints(self._checkpoints), default=0)
         has_episodes = (
             done > 0
             or (self._records_path.exists() and self._records_path.stat().st_size > 0)
@@ -286,12 +265,18 @@ class RunDirectory:
         stored = read_config(path)
         differing = differences(to_dict(stored), to_dict(config))
         if differing and not (resume and _is_only_longer(differing)):
-            self._require_changeable(differing, min(done, stored.episodes))
+            is_another = any(each.path in _IDENTITY for each in differing)
             require(
-                resume and change,
+                resume and change and not is_another,
                 f"{self.path} holds a different run: {_joined(differing)}. Ask for the "
-                f"run that is there, or {_ELSEWHERE}; --resume --change (from Python: "
-                "Session(…, resume=True, change=True)) goes on with these settings.",
+                f"run that is there, or {_ELSEWHERE}. Settings other than "
+                f"{', '.join(_IDENTITY)} may change: --resume --change (from Python: "
+                "Session(…, resume=True, change=True)) goes on with them.",
+            )
+            require(
+                config.episodes >= min(done, stored.episodes),
+                f"The run in {self.path} can't become one of {config.episodes} "
+                f"episodes: {done} are done already.",
             )
         require(
             resume or not done,
@@ -304,20 +289,6 @@ class RunDirectory:
                 "but need not equal an uninterrupted one bit for bit."
             )
         return not has_episodes, differing
-
-    def _require_changeable(self, differing: Sequence[Difference], done: int) -> None:
-        """Refuse changes that a run of ``done`` episodes can't take."""
-        for change in differing:
-            require(
-                change.path not in _IDENTITY,
-                f"{self.path} holds a different run: {_joined(differing)}. Its "
-                f"settings may change, but not its {change.path}; {_ELSEWHERE}.",
-            )
-            require(
-                change.path != "episodes" or change.new >= done,
-                f"The run in {self.path} can't become one of {change.new} episodes: "
-                f"{done} are done already.",
-            )
 
     def _write_config(self, episodes: int) -> None:
         """Store the configuration, and from which episode on changes hold."""
@@ -340,8 +311,7 @@ class RunDirectory:
         self, template: Any, rows: int, damage: CorruptFile | None
     ) -> tuple[Any, int]:
         """Return the newest state whose episodes all have a readable row."""
-        directory = self.path / "checkpoint"
-        saved = saved_checkpoints(directory)
+        saved = saved_checkpoints(self._checkpoints)
         covered = [episodes for episodes in saved if episodes <= rows]
         if saved and not covered:
             raise damage or CorruptFile(
@@ -354,7 +324,8 @@ class RunDirectory:
             self._warn(f"{reason} The run goes on after episode {covered[-1]}.")
         for episodes in reversed(covered):
             try:
-                return load_checkpoint(directory, episodes, template), episodes
+                state = load_checkpoint(self._checkpoints, episodes, template)
+                return state, episodes
             except CorruptFile as error:
                 require(
                     not (self._changes and isinstance(error, OtherState)),
@@ -366,9 +337,9 @@ class RunDirectory:
         # A run stopped between its first row and its first checkpoint has one row.
         if saved or complete_rows(self._records_path) > 1:
             raise CorruptFile(
-                f"No checkpoint in {directory} can be read, so the run can't be "
-                "continued; its rows and episodes are untouched. To run it again from "
-                f"the start, {_ELSEWHERE}."
+                f"No checkpoint in {self._checkpoints} can be read, so the run can't "
+                "be continued; its rows and episodes are untouched. To run it again "
+                f"from the start, {_ELSEWHERE}."
             )
         return template, 0
 
@@ -420,14 +391,13 @@ def _is_only_longer(differing: Sequence[Difference]) -> bool:
 
 def _take_lock(path: Path) -> int:
     """Return the descriptor of a run's lock, which is held until it is closed."""
-    # Not blocking: opening a FIFO would wait for another process.
-    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-    lock = os.open(path / "lock", flags, 0o644)
+    file = path / "lock"
+    require(
+        file.is_file() or not file.exists(),
+        f"{file} is not a regular file. Remove it, or {_ELSEWHERE}.",
+    )
+    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        require(
-            stat.S_ISREG(os.fstat(lock).st_mode),
-            f"{path / 'lock'} is not a regular file. Remove it, or {_ELSEWHERE}.",
-        )
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
@@ -435,9 +405,6 @@ def _take_lock(path: Path) -> int:
             f"Another process is running in {path}. Wait for it, stop it, or "
             f"{_ELSEWHERE}."
         ) from None
-    except BaseException:
-        os.close(lock)
-        raise
     return lock
 
 

@@ -125,10 +125,7 @@ def _fastest(call: Callable[[], object], rounds: int) -> float:
 def expected_minutes(config: RunConfig, rate: float) -> float:
     """Return the minutes of a whole run on one core, if no episode ends early.
 
-    Args:
-        config: The run, of a task that comes with driftrl.
-        rate: Multiplications and additions a second of this machine, as
-            ``product_rate`` measures it.
+    Of a task that comes with driftrl, on a machine of this ``product_rate``.
     """
     task = task_of_run(config)
     usual = task.episodes * task.environment.steps

@@ -180,11 +180,6 @@ def prepare_study(study: Study, path: Path, out: Path) -> list[RunConfig]:
 
     Refuses, before it writes anything, a study whose runs can't begin and a directory
     that holds other runs.
-
-    Args:
-        study: The study.
-        path: Its file.
-        out: Directory of its results.
     """
     from driftrl.training.assembly import check_run
     from driftrl.training.run_directory import require_same_run
