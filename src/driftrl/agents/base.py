@@ -88,24 +88,30 @@ class Policy(Protocol):
     @property
     def weight(self) -> float:
         """The weight λ of optimism in its objective."""
+        ...
 
     @property
     def metrics(self) -> Mapping[str, Any]:
         """Training metrics to record, by column of EpisodeRecord."""
+        ...
 
     def begin(self) -> Carry:
         """Return the carry for the first decision of an episode."""
+        ...
 
     def act(
         self, obs: Float[np.ndarray, " S"], carry: Carry, *, key: Key[Array, ""]
     ) -> tuple[Action, Carry]:
         """Return the action for ``obs``, in [−1, 1], and the next carry."""
+        ...
 
     def deterministic(self) -> "Policy":
         """Return the policy without exploration noise, as it is evaluated."""
+        ...
 
     def model_metrics(self, episode: Episode) -> ModelMetrics:
         """Evaluate the model on an episode that it has not been trained on."""
+        ...
 
 
 @runtime_checkable
@@ -117,17 +123,21 @@ class Agent(Protocol):
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
         """Return the state before the first episode."""
+        ...
 
     def learn(
         self, state: State, data: Data, context: LearnContext, *, key: Key[Array, ""]
     ) -> State:
         """Return the state after learning from exactly ``data``."""
+        ...
 
     def policy(self, state: State) -> Policy:
         """Return the policy of a state."""
+        ...
 
     def warm_up(self, points: int, steps: int) -> None:
         """Compile everything for episodes of ``steps`` and up to ``points`` rows."""
+        ...
 
     def begin_online(self, retained: Callable[[], Data]) -> OnlineState | None:
         """Return what learning within an episode needs; None if it does not learn."""

@@ -36,14 +36,17 @@ class Uncertainty(Protocol):
     @property
     def epistemic_std(self) -> Float[Array, " O"]:
         """σ_j: the uncertainty that more data would remove."""
+        ...
 
     @property
     def aleatoric_std(self) -> Float[Array, " O"]:
         """σ_al,j: the noise."""
+        ...
 
     @property
     def scale(self) -> Float[Array, " O"]:
         """Spread of the output in the retained data."""
+        ...
 
 
 Bonus = Callable[[Any], Any]

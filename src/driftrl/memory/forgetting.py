@@ -99,6 +99,7 @@ class ForgettingRule(Protocol):
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n), the oldest episode to learn from at episode n; 1 ≤ m(n) ≤ n."""
+        ...
 
 
 def checked_first_retained(rule: ForgettingRule, n: int, evidence: Evidence) -> int:
