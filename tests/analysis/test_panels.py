@@ -11,7 +11,6 @@ import driftrl
 from driftrl.analysis.panels import (
     Panel,
     panels_of,
-    smoothing_width,
     soft_reset_ticks,
     theta_changes,
     theta_courses,
@@ -100,24 +99,6 @@ def test_what_is_not_known_is_left_out(frame: pl.DataFrame) -> None:
 def test_a_figure_of_one_problem_refuses_two(rates_frame: pl.DataFrame) -> None:
     with pytest.raises(InputError, match="driftrl.plot.problems"):
         panels_of(rates_frame)
-
-
-@pytest.mark.parametrize(("episodes", "width"), [(150, 1), (151, 5), (600, 21)])
-def test_only_long_runs_are_smoothed(episodes: int, width: int) -> None:
-    assert smoothing_width(pl.DataFrame({"episode": [episodes]})) == width
-
-
-@pytest.mark.parametrize("is_scale", [False, True])
-def test_smoothing_is_a_running_mean_or_median_without_nan(is_scale: bool) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(2, 12))
-    rows[0, :2] = np.nan
-    panel = Panel("k", "t", "a", "", {"m": rows}, may_be_log=is_scale, is_noisy=True)
-    smooth = panel.smoothed(5).curves["m"]
-    for index in range(12):
-        around = rows[:, max(0, index - 2) : index + 3]
-        expected = (np.nanmedian if is_scale else np.nanmean)(around, axis=1)
-        np.testing.assert_allclose(smooth[:, index], expected, rtol=1e-12)
 
 
 def test_a_log_axis_is_for_positive_values_far_apart() -> None:

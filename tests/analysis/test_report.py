@@ -158,7 +158,7 @@ def test_curves_are_means_with_standard_errors(page: str, frame: pl.DataFrame) -
     np.testing.assert_allclose(theta["y"], frame[:30]["theta"], rtol=1e-6)
     assert {key.partition("-")[2] for key in figures if key != "run"} == {
         *("curves", "finals", "differences", "span", "model_error", "coverage"),
-        *("epistemic_std", "optimism", "temperature", "profile", "improvement"),
+        *("epistemic_std", "optimism", "temperature", "profile"),
     }
 
 

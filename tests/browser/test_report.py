@@ -22,7 +22,7 @@ FIGURES = {
     *("curves", "finals", "differences", "span", "model_error", "coverage"),
     *("epistemic_std", "optimism", "temperature"),
 }
-TOGETHER = {"all-profile", "all-improvement", "run"}
+TOGETHER = {"all-profile", "run"}
 Open = Callable[..., Any]
 
 

@@ -135,7 +135,6 @@ def test_recommend(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> Non
     run = make_run()
     document = json.loads(answer(capsys, "recommend", run, "--json"))
     assert [one["span"] for one in document["scores"]] == [1, 2, 3, 4, 5, 7, 9]
-    assert document["drift"]["older"] > document["drift"]["newer"]
     assert f"{document['scores'][0]['error']:.4f}" in answer(capsys, "recommend", run)
     fewer = json.loads(answer(capsys, "recommend", run, "--last", "6", "--json"))
     assert fewer["tested"] == 5
@@ -160,7 +159,7 @@ def test_audit_of_a_study(
     printed = answer(capsys, "audit", tmp_path / "study")
     assert "2 of 9" in printed and "30% at 8" in printed
     document = json.loads(answer(capsys, "audit", tmp_path / "study", "--json"))
-    assert ["reason" in one for one in document] == [False, True]
+    assert sum("reason" in one for one in document) == 1 < len(document)
 
 
 def test_observation_size_of_a_custom_environment(make_run: MakeRun) -> None:

@@ -266,67 +266,49 @@ def _seed_figure(
     column: str,
     title: str,
 ) -> go.Figure:
-    figure = _dot_figure(len(estimates), title)
+    count = len(estimates)
+    figure = _figure(
+        80 + (46 if count <= 6 else 30) * count,
+        hovermode="closest",
+        xaxis=_axis(title),
+        yaxis=_axis(range=[count - 0.5, -0.5], showgrid=False, ticks=""),
+    )
     for method, (seeds, estimate) in estimates.items():
+        name, colour = escape(styles[method].name), styles[method].colour
         figure.add_scatter(
             x=_rounded(estimate.values),
-            y=[escape(styles[method].name)] * len(seeds),
+            y=[name] * len(seeds),
             customdata=list(seeds),
             mode="markers",
-            marker={"color": styles[method].colour, "size": 8, "opacity": 0.55},
+            marker={"color": colour, "size": 8, "opacity": 0.55},
             hovertemplate="seed %{customdata}: %{x:.4~g}<extra></extra>",
             meta={
                 **{"method": method, "row": {"method": method, "of": "one seed"}},
                 **{"x": column, "others": ["seed"]},
             },
         )
-        student, row = estimate.student, {"method": method, "of": "mean"}
-        numbers = (estimate.mean, float(student.low), float(student.high))
-        _draw_mark(figure, styles[method], numbers, column, row)
+        low, high = float(estimate.student.low), float(estimate.student.high)
+        has_interval = math.isfinite(low)
+        reach = {"array": [high - estimate.mean], "arrayminus": [estimate.mean - low]}
+        bar = {"color": colour, "thickness": 2, "width": 6, "symmetric": False}
+        ends = " (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})" * has_interval
+        figure.add_scatter(
+            x=[estimate.mean],
+            y=[name],
+            customdata=[_rounded([low, high])],
+            error_x={"type": "data"} | reach | bar if has_interval else None,
+            mode="markers",
+            marker={
+                **{"color": "white", "size": 12, "symbol": "diamond"},
+                "line": {"color": colour, "width": 2},
+            },
+            hovertemplate=f"%{{x:.4~g}}{ends}<extra></extra>",
+            meta={
+                **{"method": method, "row": {"method": method, "of": "mean"}},
+                **{"x": column, "others": ["lower", "upper"]},
+            },
+        )
     return figure
-
-
-def _dot_figure(count: int, title: str, **style: Any) -> go.Figure:
-    """Return an empty figure with a line for each method, the first on top."""
-    pixels = 46 if count <= 6 else 30
-    return _figure(
-        80 + pixels * count,
-        hovermode="closest",
-        xaxis=_axis(title, **style),
-        yaxis=_axis(range=[count - 0.5, -0.5], showgrid=False, ticks=""),
-    )
-
-
-def _draw_mark(
-    figure: go.Figure,
-    style: MethodStyle,
-    numbers: tuple[float, float, float],
-    column: str,
-    row: Mapping[str, str],
-    form: str = ":.4~g",
-) -> None:
-    """Draw a value as a diamond with both ends of its interval, if they are known."""
-    value, low, high = numbers
-    known = math.isfinite(low)
-    bar = {"color": style.colour, "thickness": 2, "width": 6, "symmetric": False}
-    reach = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
-    interval = f" (%{{customdata[0]{form}}} to %{{customdata[1]{form}}})" * known
-    figure.add_scatter(
-        x=[value],
-        y=[escape(style.name)],
-        customdata=[_rounded([low, high])],
-        error_x=reach | bar if known else None,
-        mode="markers",
-        marker={
-            **{"color": "white", "size": 12, "symbol": "diamond"},
-            "line": {"color": style.colour, "width": 2},
-        },
-        hovertemplate=f"%{{x{form}}}{interval}<extra></extra>",
-        meta={
-            **{"method": row["method"], "row": row, "x": column},
-            "others": ["lower", "upper"],
-        },
-    )
 
 
 def run_figure(columns: Iterable[str]) -> go.Figure:
@@ -379,28 +361,25 @@ def run_figure(columns: Iterable[str]) -> go.Figure:
     return figure
 
 
-def aggregate_figures(aggregates: Aggregates, styles: Styles) -> dict[str, go.Figure]:
-    """Draw performance profiles, and the probability of beating the baseline."""
+def profile_figure(aggregates: Aggregates, styles: Styles) -> go.Figure:
+    """Draw the performance profile of each method."""
     measure, taus = aggregates.measure, aggregates.thresholds
     score = re.sub(r"\bR_(\w+)", r"R<sub>\1</sub>", measure.name)
     side = "above" if measure.higher_is_better else "below"
-    shares = {"tickformat": ".0%", "range": [-0.03, 1.03]}
-    profiles = _figure(
+    figure = _figure(
         330,
         hovermode="x unified",
         xaxis=_axis(f"τ, {score}", hoverformat=".4~g"),
-        yaxis=_axis(f"share of runs {side} τ", **shares),
+        yaxis=_axis(f"share of runs {side} τ", tickformat=".0%", range=[-0.03, 1.03]),
     )
     for method, one in aggregates.methods.items():
         style, ends = styles[method], one.profile.interval
         if len(aggregates.methods) <= _MOST_BANDS:
-            _draw_band(profiles, taus, ends.low, ends.high, style.colour, method=method)
-        profiles.add_scatter(
+            _draw_band(figure, taus, ends.low, ends.high, style.colour, method=method)
+        figure.add_scatter(
             x=_rounded(taus),
             y=_rounded(one.profile.value),
-            customdata=[
-                _rounded(pair) for pair in zip(ends.low, ends.high, strict=True)
-            ],
+            customdata=[_rounded(pair) for pair in np.stack([ends.low, ends.high], 1)],
             name=escape(style.name),
             mode="lines",
             line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
@@ -410,21 +389,4 @@ def aggregate_figures(aggregates: Aggregates, styles: Styles) -> dict[str, go.Fi
                 **{"y": "share_of_runs", "others": ["lower", "upper"]},
             },
         )
-    if aggregates.baseline is None:
-        return {"profile": profiles}
-    chances = {
-        method: one.improvement
-        for method, one in aggregates.methods.items()
-        if one.improvement is not None
-    }
-    title = f"probability of beating {escape(method_name(aggregates.baseline))}"
-    figure = _dot_figure(len(chances), title, **shares)
-    for method, chance in chances.items():
-        value, ends = float(chance.value), chance.interval
-        numbers = (value, float(ends.low), float(ends.high))
-        if value in (0.0, 1.0):  # with every pair alike, no interval is known
-            numbers = (value, math.nan, math.nan)
-        row = {"method": method}
-        _draw_mark(figure, styles[method], numbers, "probability", row, ":.0%")
-    figure.add_vline(0.5, line={"color": INK, "width": 1.2})
-    return {"profile": profiles, "improvement": figure}
+    return figure

@@ -111,7 +111,7 @@ def read_results(
     notes: list[str] = []
     for name, directory in study_names(directories).items():
         found, remarks = _read_directory(directory)
-        runs += [_Loaded(run, name, run.method) for run in found]
+        runs += [_Loaded(run, name) for run in found]
         several = len(directories) > 1
         notes += [f"{name}: {note}" if several else note for note in remarks]
     notes += _version_notes([loaded.run for loaded in runs])
@@ -119,14 +119,13 @@ def read_results(
     started = {loaded.problem for loaded in runs if loaded.run.records}
     require(bool(started), "No run has recorded an episode yet.")
     frame, origins = _with_optimum(_frame(runs), runs, oracle, progress)
+    known = dict.fromkeys(loaded.problem for loaded in runs)
     return Results(
         frame=frame,
         runs=tuple(loaded.run for loaded in runs),
         notes=tuple(notes),
         oracles=origins,
-        not_started=tuple(
-            dict.fromkeys(one.problem for one in runs if one.problem not in started)
-        ),
+        not_started=tuple(problem for problem in known if problem not in started),
     )
 
 
@@ -181,19 +180,16 @@ def planned_names(directory: Path) -> list[str]:
     """Return the names of a study's runs, as far as its file gives them."""
     try:
         table = tomllib.loads((directory / STUDY_FILE).read_bytes().decode())
-        return [
-            _run_name(variant.get("task") or table["task"], method, variant, seed)
-            for seed in table.get("seeds", [])
-            for variant in table.get("variants") or [{}]
-            for method in variant.get("methods") or table.get("methods", [])
-        ]
+        names = []
+        for seed in table.get("seeds", []):
+            for variant in table.get("variants") or [{}]:
+                task = (variant.get("task") or table["task"]).replace(":", ".")
+                middle = f"-{variant['name']}" if variant.get("name") else ""
+                methods = variant.get("methods") or table.get("methods", [])
+                names += [f"{task}-{method}{middle}-s{seed}" for method in methods]
+        return names
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return []  # no study, or none that could have been run
-
-
-def _run_name(task: str, method: str, variant: Mapping[str, Any], seed: int) -> str:
-    middle = f"-{variant['name']}" if variant.get("name") else ""
-    return f"{task.replace(':', '.')}-{method}{middle}-s{seed}"
 
 
 def _torn_notes(runs: Sequence[Run]) -> list[str]:
@@ -231,14 +227,8 @@ def _listing(names: Sequence[str]) -> str:
 class _Loaded:
     run: Run
     study: str
-    method: str
+    method: str = ""
     problem: str = ""
-
-    @property
-    def system(self) -> str:
-        """Everything that two runs must share to be comparable."""
-        table = {section: self.run.config.get(section) for section in _SYSTEM}
-        return json.dumps(table, sort_keys=True, default=str)
 
 
 def _with_problems(runs: Sequence[_Loaded]) -> list[_Loaded]:
@@ -249,20 +239,36 @@ def _with_problems(runs: Sequence[_Loaded]) -> list[_Loaded]:
     settings in which problems differ.  On a problem that several studies share, the
     study is part of the method's name.
     """
-    groups: dict[str, list[_Loaded]] = {}
-    for loaded in runs:
-        groups.setdefault(loaded.system, []).append(loaded)
-    variants = {key: _own_variants(group, runs) for key, group in groups.items()}
-    labels = _labels(groups, variants)
+    systems = {_system(loaded.run): loaded.run.config for loaded in runs}
+    columns = [
+        (_system(one.run), one.run.task, one.study, one.run.variant) for one in runs
+    ]
+    system, study, variant = map(polars.col, ("system", "study", "variant"))
+    table = polars.DataFrame(
+        columns, schema=["system", "task", "study", "variant"], orient="row"
+    ).with_columns(
+        names_problem=(len(systems) > 1)
+        & (variant.n_unique().over("system", "study") == 1)
+        & (system.n_unique().over("study", "task", "variant") == 1),
+        is_shared=study.n_unique().over("system") > 1,
+    )
+    task = polars.concat_str("task", "variant", separator=" ").str.strip_chars_end()
+    own = table.group_by("system", maintain_order=True).agg(
+        is_named=(variant.n_unique() == 1) & polars.col("names_problem").all(),
+        label=(task if table["task"].n_unique() > 1 else variant).first(),
+    )
+    labels = dict(own.select("system", "label").iter_rows())
+    if len(systems) == 1:
+        labels = dict(table.select("system", "task").iter_rows())
+    elif not own["is_named"].all() or len({*labels.values()} - {""}) < len(systems):
+        labels = _descriptions(systems)
     named = []
-    for key, group in groups.items():
-        shared = len({loaded.study for loaded in group}) > 1
-        for loaded in group:
-            is_problem = len(groups) > 1 and loaded.study in variants[key]
-            parts = [loaded.study] * shared
-            parts += [loaded.run.variant] * bool(loaded.run.variant and not is_problem)
-            method = f"{loaded.run.config['method']} {', '.join(parts)}".strip()
-            named.append(replace(loaded, method=method, problem=labels[key]))
+    for loaded, row in zip(runs, table.iter_rows(named=True), strict=True):
+        parts = [loaded.study] * row["is_shared"]
+        parts += [] if row["names_problem"] else [row["variant"]]
+        suffix = ", ".join(filter(None, parts))
+        method = f"{loaded.run.config['method']} {suffix}".strip()
+        named.append(replace(loaded, method=method, problem=labels[row["system"]]))
     studies = list(dict.fromkeys(loaded.study for loaded in runs))
     return sorted(
         named,
@@ -275,38 +281,10 @@ def _with_problems(runs: Sequence[_Loaded]) -> list[_Loaded]:
     )
 
 
-def _own_variants(group: Sequence[_Loaded], runs: Sequence[_Loaded]) -> dict[str, str]:
-    """Return, by study, the variant that all its runs here share and no others do."""
-    system, task = group[0].system, group[0].run.task
-    own = {}
-    for study in {loaded.study for loaded in group}:
-        here = {one.run.variant for one in group if one.study == study}
-        elsewhere = {
-            one.run.variant
-            for one in runs
-            if one.study == study and one.run.task == task and one.system != system
-        }
-        if len(here) == 1 and not here & elsewhere:
-            own[study] = here.pop()
-    return own
-
-
-def _labels(
-    groups: Mapping[str, Sequence[_Loaded]], variants: Mapping[str, Mapping[str, str]]
-) -> dict[str, str]:
-    tasks = {key: group[0].run.task for key, group in groups.items()}
-    if len(groups) == 1:
-        return tasks
-    several = len(set(tasks.values())) > 1
-    labels = {}
-    for key, group in groups.items():
-        names = {variants[key].get(loaded.study) for loaded in group}
-        if len(names) == 1 and (name := names.pop()) is not None:
-            labels[key] = f"{tasks[key]} {name}".strip() if several else name
-    if len(set(labels.values()) - {""}) == len(groups):
-        return labels
-    configs = {key: group[0].run.config for key, group in groups.items()}
-    return _descriptions(configs)
+def _system(run: Run) -> str:
+    """Return everything that two runs must share to be comparable."""
+    table = {section: run.config.get(section) for section in _SYSTEM}
+    return json.dumps(table, sort_keys=True, default=str)
 
 
 def _descriptions(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -353,27 +331,19 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _frame(runs: Sequence[_Loaded]) -> polars.DataFrame:
-    rows = [
-        (*identity, *(getattr(record, name) for name in COLUMNS))
-        for loaded in runs
-        for identity in [_identity(loaded)]
-        for record in loaded.run.records
-    ]
+    rows = []
+    for loaded in runs:
+        run, path = loaded.run, loaded.run.directory.resolve()
+        names = (loaded.study, loaded.problem, run.task, loaded.method, run.variant)
+        known = (*names, run.seed, path.name, str(path))
+        for record in run.records:
+            rows.append((*known, *(getattr(record, name) for name in COLUMNS)))
     frame = polars.DataFrame(rows, schema=_SCHEMA, orient="row")
     achieved = polars.coalesce("return_eval", "return_executed")
     return frame.with_columns(
         polars.selectors.float().fill_nan(None),
         achieved_return=achieved.fill_nan(None),
     ).join(_settings(runs), on="directory", how="left", maintain_order="left")
-
-
-def _identity(loaded: _Loaded) -> tuple[str | int, ...]:
-    run = loaded.run
-    place = run.directory.resolve()
-    return (
-        *(loaded.study, loaded.problem, run.task, loaded.method, run.variant),
-        *(run.seed, place.name, str(place)),
-    )
 
 
 def _settings(runs: Sequence[_Loaded]) -> polars.DataFrame:

@@ -22,8 +22,6 @@ from driftrl.analysis.regret import (
 )
 from driftrl.errors import require
 
-_MOST_UNSMOOTHED = 150  # episodes whose single returns can be told apart in a panel
-_SMOOTHED_POINTS = 30  # running means that a longer run is drawn with
 _WIDE_RANGE = 30.0  # ratio of largest to smallest value that asks for a log axis
 _TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's
 _ALL_TICKS_SHARE = 0.15  # most that all rows of such marks may take
@@ -57,14 +55,7 @@ class Panel:
     starts_at_zero: bool = False
     """Whether the quantity is a sum or a count, whose axis starts at zero."""
     may_be_log: bool = False
-    is_noisy: bool = False
-    """Whether each episode is measured anew, so that long runs are smoothed."""
     as_percent: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no run has recorded it."""
-        return not any(np.isfinite(rows).any() for rows in self.curves.values())
 
     @property
     def is_log(self) -> bool:
@@ -74,22 +65,6 @@ class Panel:
         values = np.concatenate([np.ravel(curves) for curves in self.curves.values()])
         low, high = np.nanmin(values), np.nanmax(values)
         return bool(low > 0 and high / low >= _WIDE_RANGE)
-
-    def smoothed(self, width: int) -> "Panel":
-        """Return the panel with noise smoothed over ``width`` episodes.
-
-        By the median where the axis may be logarithmic, else by the mean.
-        """
-        if not self.is_noisy or width <= 1:
-            return self
-        kind = "median" if self.may_be_log else "mean"
-        rolling = getattr(pl.Expr, f"rolling_{kind}")
-        smooth = rolling(pl.all().fill_nan(None), width, min_samples=1, center=True)
-        curves = {
-            name: pl.DataFrame(rows.T).select(smooth).to_numpy().T
-            for name, rows in self.curves.items()
-        }
-        return replace(self, title=f"{self.title}, {kind} of {width}", curves=curves)
 
 
 def problem_frames(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -147,13 +122,6 @@ def theta_changes(frame: pl.DataFrame) -> list[int]:
     return sorted(set(earliest))
 
 
-def smoothing_width(frame: pl.DataFrame) -> int:
-    """Return over how many episodes a printed panel smooths noise; odd."""
-    episodes = longest_run(frame)
-    reach = 0 if episodes <= _MOST_UNSMOOTHED else episodes // (2 * _SMOOTHED_POINTS)
-    return 2 * reach + 1
-
-
 def longest_run(frame: pl.DataFrame) -> int:
     """Return the number of episodes of the longest run."""
     longest = frame["episode"].max()
@@ -189,7 +157,6 @@ _PANELS = (
         "Return of an episode",
         "return",
         "Return of the policy of each episode; more is better.",
-        is_noisy=True,
     ),
     Panel(
         "regret",
@@ -213,7 +180,6 @@ _PANELS = (
         "episode before learning from it, in units of the standard deviation of the "
         "true changes.",
         may_be_log=True,
-        is_noisy=True,
     ),
     Panel(
         "coverage",
@@ -222,7 +188,6 @@ _PANELS = (
         "Share of the newest episode’s one-step outcomes within two predicted standard "
         "deviations, before learning from it. Far below the black line the model is "
         "overconfident.",
-        is_noisy=True,
         as_percent=True,
     ),
     Panel(
@@ -232,7 +197,6 @@ _PANELS = (
         "Epistemic standard deviation of the model along the newest episode before "
         "learning from it, in the units of the model error.",
         may_be_log=True,
-        is_noisy=True,
     ),
     Panel(
         "optimism",
@@ -265,15 +229,15 @@ def panels_of(frame: pl.DataFrame) -> dict[str, Panel]:
         if empty.key == "regret" and not has_optimum(frame):
             continue
         curves = _curves(groups, _COLUMNS.get(empty.key, empty.key))
-        panel = replace(empty, curves=curves)
-        if panel.is_empty or (panel.key == "optimism" and _is_constant(curves)):
-            continue
-        lowest = min(rows.min() for rows in curves.values())
-        panels[panel.key] = replace(
-            panel,
-            reference=_reference(frame, panel.key),
-            starts_at_zero=panel.starts_at_zero and bool(lowest >= 0),
-        )
+        values = np.concatenate([np.ravel(rows) for rows in curves.values()])
+        is_known = bool(np.isfinite(values).any())
+        if is_known and (empty.key != "optimism" or np.ptp(values) != 0):
+            panels[empty.key] = replace(
+                empty,
+                curves=curves,
+                reference=_reference(frame, empty.key),
+                starts_at_zero=empty.starts_at_zero and bool(values.min() >= 0),
+            )
     return panels
 
 
@@ -322,7 +286,3 @@ def _optimum(frame: pl.DataFrame) -> Reference:
     rows = rows.filter(pl.col("len") == frame["directory"].n_unique())
     edges = np.stack([rows["low"].to_numpy(), rows["high"].to_numpy()])
     return Reference(label, rows["mean"].to_numpy(), edges)
-
-
-def _is_constant(rows: Curves) -> bool:
-    return all((values == values[:, :1]).all() for values in rows.values())

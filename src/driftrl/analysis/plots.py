@@ -26,7 +26,6 @@ from driftrl.analysis.panels import (
     panels_of,
     problem_frames,
     require_one_problem,
-    smoothing_width,
     soft_reset_ticks,
     theta_changes,
 )
@@ -194,11 +193,9 @@ def _curve_figure(frame: pl.DataFrame, key: str) -> Figure:
 def overview(frame: pl.DataFrame) -> Figure:
     """Draw every panel over episodes: θ_n, returns, regret and the model's side.
 
-    Ticks along the lower edge mark soft resets.  Noise is smoothed in long runs, and
-    the panel's title says so.  Two columns wide.
+    Ticks along the lower edge mark soft resets.  Two columns wide.
     """
-    styles, width = _styles(frame), smoothing_width(frame)
-    panels = [panel.smoothed(width) for panel in panels_of(frame).values()]
+    styles, panels = _styles(frame), [*panels_of(frame).values()]
     columns = 2 if len(panels) <= 8 else 3
     rows = math.ceil(len(panels) / columns)
     with printed_style():
@@ -231,7 +228,6 @@ def problems(frame: pl.DataFrame) -> Figure:
     Problems of one task share their vertical axes, so that they can be compared by eye.
     """
     styles, frames = _styles(frame), problem_frames(frame)
-    width = max(smoothing_width(rows) for rows in frames.values())
     drawn = [panels_of(rows) for rows in frames.values()]
     keys = [key for key in _AXIS_LABELS if any(key in panels for panels in drawn)]
     shares = [1 if key == "theta" else 2 for key in keys]
@@ -247,7 +243,7 @@ def problems(frame: pl.DataFrame) -> Figure:
             for axes, key, first in zip(column, keys, leader, strict=True):
                 axes.set_visible(key in panels)
                 if key in panels:
-                    draw_panel(axes, panels[key].smoothed(width), styles)
+                    draw_panel(axes, panels[key], styles)
                 draw_episodes(axes, rows)
                 if axes is not first:
                     axes.sharey(first)
@@ -261,8 +257,7 @@ def problems(frame: pl.DataFrame) -> Figure:
             row[0].set_ylabel(_AXIS_LABELS[key])
         for axes, label in zip(grid[0], frames, strict=True):
             axes.set_title(problem_name(label), fontweight="bold")
-        smoothed = f"; returns are means of {width}" if width > 1 else ""
-        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)}{smoothed})")
+        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
         figure.align_ylabels(grid[:, 0])
         draw_legend(figure, grid.flat)
     return figure

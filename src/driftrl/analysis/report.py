@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 from plotly import graph_objects as go
@@ -30,8 +29,8 @@ import driftrl
 from driftrl.analysis import plots
 from driftrl.analysis.compare import Aggregates, aggregate
 from driftrl.analysis.interactive import (
-    aggregate_figures,
     panel_figure,
+    profile_figure,
     run_figure,
     seed_figures,
 )
@@ -70,7 +69,6 @@ MOST_PROBLEMS = 8
 """Problems up to which each has printed figures."""
 _MOST_METHODS = 8  # that one printed figure names side by side
 _MOST_ROWS = 50_000  # of records, which take about 15 MB
-_MOST_OPTIMA = 100  # rows of the oracle's table
 _MOST_NAMED = 6  # names in one sentence
 _TEXT = ("study", "problem", "task", "method", "run", "seed")
 _NUMBERS = (*COLUMNS, "optimal_return", "regret", "cumulative_regret", "span")
@@ -201,8 +199,6 @@ class Section:
     different: list[list[str]]
     """Settings in which methods differ: name, then a value for each."""
     common: list[list[str]]
-    optima: list[list[str]]
-    """Up to a hundred rows of θ, J*(θ) and its error."""
     pictures: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -239,7 +235,6 @@ def _section(
         ],
         different=different,
         common=common,
-        optima=_optima(summary) if summary.is_known else [],
     )
 
 
@@ -329,14 +324,6 @@ def _settings(
     return different, common
 
 
-def _optima(summary: ProblemSummary) -> list[list[str]]:
-    table = summary.frame.unique("theta").sort("theta")
-    places = np.linspace(0, len(table) - 1, min(len(table), _MOST_OPTIMA))
-    columns = ("theta", "optimal_return", "optimal_error")
-    rows = table[np.round(places).astype(int)].select(columns).iter_rows()
-    return [[f"{theta:.6g}", f"{j:.6g}", f"{error:.3g}"] for theta, j, error in rows]
-
-
 def _cut(names: Sequence[str]) -> list[str]:
     rest = len(names) - _MOST_NAMED
     return [*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else [])]
@@ -348,8 +335,7 @@ _CAPTIONS = {
     "problems": (
         "All problems",
         "A column for each problem: the drift θ, the return of each policy with the "
-        "best possible J*(θ), and cumulative dynamic regret, as far as they are known. "
-        "Returns of long runs are running means.",
+        "best possible J*(θ), and cumulative dynamic regret, as far as they are known.",
     ),
     "sweep": (
         "The swept setting",
@@ -420,8 +406,9 @@ def _render(
         dict.fromkeys(method for section in sections for method in section.methods)
     )
     aggregates = aggregate(frame)
-    together = _aggregate_cards(aggregates, styles) if aggregates else []
-    cards = [*(card for section in sections for card in section.cards), *together]
+    profile = _profile_card(aggregates, styles) if aggregates else None
+    cards = [card for section in sections for card in section.cards]
+    cards += [profile] if profile else []
     runs = [run for section in sections for run in section.runs]
     columns = [run["columns"] for run in runs]
     recorded = [n for n in _NUMBERS if any(set(one[n]) - {None} for one in columns)]
@@ -448,7 +435,7 @@ def _render(
         "not_started": _cut([*results.not_started, *not_started]),
         "pictures": pictures,
         "aggregates": aggregates,
-        "together_cards": together,
+        "profile": profile,
         "left_out": _left_out(aggregates) if aggregates else "",
         "every": every,
         "rows": sum(len(one["episode"]) for one in columns),
@@ -479,27 +466,14 @@ def _render(
     return environment.get_template("report.html").render(context)
 
 
-def _aggregate_cards(
-    aggregates: Aggregates, styles: Mapping[str, MethodStyle]
-) -> list[Card]:
+def _profile_card(aggregates: Aggregates, styles: Mapping[str, MethodStyle]) -> Card:
     side = "more than" if aggregates.measure.higher_is_better else "less than"
-    texts = {
-        "profile": (
-            "Performance profile",
-            f"Share of a method’s runs with a {aggregates.measure.name} of {side} τ. A "
-            "higher curve is better; bands are 95 % bootstrap intervals.",
-        ),
-        "improvement": (
-            f"Probability of beating {method_name(aggregates.baseline or '')}",
-            "Probability that a run of the method beats one of the baseline on the "
-            "same problem; equal runs count half. It says how often a method is "
-            "better, not by how much.",
-        ),
-    }
-    return [
-        Card(f"all-{key}", *texts[key], figure, wide=False)
-        for key, figure in aggregate_figures(aggregates, styles).items()
-    ]
+    caption = (
+        f"Share of a method’s runs with a {aggregates.measure.name} of {side} τ. A "
+        "higher curve is better; bands are 95 % bootstrap intervals."
+    )
+    figure = profile_figure(aggregates, styles)
+    return Card("all-profile", "Performance profile", caption, figure)
 
 
 def _left_out(aggregates: Aggregates) -> str:

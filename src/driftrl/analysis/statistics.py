@@ -19,7 +19,6 @@ from driftrl.errors import require
 
 LEVEL = 0.95
 RESAMPLES = 10_000
-_BATCH = 250  # resamples at once: bounds the memory for long curves
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,6 @@ class Interval:
 
     low: np.ndarray
     high: np.ndarray
-
-    def excludes(self, value: float) -> bool:
-        """Whether ``value`` lies outside everywhere; NaN excludes nothing."""
-        return bool(np.all((self.low > value) | (self.high < value)))
 
 
 @dataclass(frozen=True)
@@ -75,41 +70,35 @@ def standard_error(samples: Float[np.ndarray, "K ..."]) -> Float[np.ndarray, "..
     return np.asarray(error)
 
 
-def t_interval(samples: Float[np.ndarray, "K ..."], level: float = LEVEL) -> Interval:
+def t_interval(samples: Float[np.ndarray, "K ..."]) -> Interval:
     """Student's interval of the mean: x̄ ± t_{K−1}·s/√K; NaN with a single seed."""
-    _check(samples, level)
+    _require_finite(samples)
     error = standard_error(samples)
-    half = stats.t.ppf(0.5 + level / 2, max(len(samples) - 1, 1)) * error
+    half = stats.t.ppf(0.5 + LEVEL / 2, max(len(samples) - 1, 1)) * error
     centre = samples.mean(axis=0)
     return Interval(np.asarray(centre - half), np.asarray(centre + half))
 
 
-def bootstrap_interval(
-    samples: Float[np.ndarray, "K ..."], level: float = LEVEL
-) -> Interval:
+def bootstrap_interval(samples: Float[np.ndarray, " K"]) -> Interval:
     """Percentile bootstrap of the mean over seeds; NaN with a single seed.
 
-    Whole seeds are drawn, the same ones in every episode, always with the same stream.
+    Always with the same random stream.
     """
-    _check(samples, level)
+    _require_finite(samples)
     if len(samples) < 2:
-        unknown = np.full(samples.shape[1:], np.nan)
-        return Interval(unknown, unknown)
+        return Interval(np.asarray(np.nan), np.asarray(np.nan))
     interval = stats.bootstrap(
         (samples,),
         np.mean,
-        axis=0,
         n_resamples=RESAMPLES,
-        batch=RESAMPLES if samples.ndim == 1 else _BATCH,
-        confidence_level=level,
+        confidence_level=LEVEL,
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
     return Interval(np.asarray(interval.low), np.asarray(interval.high))
 
 
-def _check(samples: np.ndarray, level: float) -> None:
-    require(0 < level < 1, f"A level must lie between 0 and 1, received {level!r}.")
+def _require_finite(samples: np.ndarray) -> None:
     require(
         samples.size > 0 and bool(np.all(np.isfinite(samples))),
         "An interval needs at least one seed and finite values, received an array of "

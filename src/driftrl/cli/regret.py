@@ -27,63 +27,46 @@ def main(argv: list[str]) -> int:
     summary = "Print the cumulative dynamic regret of recorded runs, method by method."
     arguments = parse(Arguments, argv, "regret", summary)
     from driftrl.analysis.load import read_results
-    from driftrl.analysis.regret import LAST_EPISODES, regret, results_document
+    from driftrl.analysis.regret import regret, results_document
 
     results = read_results(
         arguments.directories, oracle=arguments.oracle, progress=oracle_progress()
     )
     document = results_document(results)
-    unknown = [
-        f"No regret for {name}: {why}" for name, why in document["unknown"].items()
-    ]
-    for note in (*results.notes, *unknown):
+    for note in results.notes:
         warn(note)
+    for name, reason in document["unknown"].items():
+        warn(f"No regret for {name}: {reason}")
     if arguments.json:
         print_json(document)
         return 0
     for part in regret(results.frame).partition_by("problem", maintain_order=True):
         rows = part.to_dicts()
-        problem, episodes = rows[0]["problem"], rows[0]["episodes"]
-        print(f"{problem}: R_N after N = {episodes} episodes")
+        problem, baseline = rows[0]["problem"], rows[0]["baseline"]
+        print(f"{problem}: R_N after N = {rows[0]['episodes']} episodes")
         print(f"{results.oracles[problem]}\n")
-        print_table(
-            [
-                *("method", "seeds", "R_N", "standard error"),
-                "95 % bootstrap interval",
-                f"short of J*, last {min(LAST_EPISODES, episodes)}",
-                "minutes a run",
-            ],
-            [
-                [
-                    *(row["method"], row["seeds"], number(row["regret"], ".0f")),
-                    number(row["standard_error"], ".0f"),
-                    _interval(row, "bootstrap_"),
-                    number(row["gap"], ".1%"),
-                    number(row["minutes"], ".1f"),
-                ]
-                for row in rows
-            ],
-        )
-        paired = [row for row in rows if row["difference"] is not None]
-        if paired:
-            print(f"\nDifference to {rows[0]['baseline']}, paired by seed:\n")
-            print_table(
-                ["method", "seeds", "R_N difference", "95 % bootstrap", "95 % t"],
-                [
-                    [
-                        *(row["method"], row["paired_seeds"]),
-                        number(row["difference"], ".0f"),
-                        _interval(row, "difference_bootstrap_"),
-                        _interval(row, "difference_"),
-                    ]
-                    for row in paired
-                ],
-            )
+        columns = ["method", "seeds", "R_N", "standard error", "95 % bootstrap"]
+        columns += [f"minus {baseline}", "95 % t, paired", "short of J*", "minutes"]
+        print_table(columns, [_cells(row) for row in rows])
         print()
     for problem in document["problems"]:
         for warning in problem["warnings"]:
             print(f"Warning: {warning}\n")
     return 0
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    return [
+        row["method"],
+        row["seeds"],
+        number(row["regret"], ".0f"),
+        number(row["standard_error"], ".0f"),
+        _interval(row, "bootstrap_"),
+        number(row["difference"], ".0f"),
+        _interval(row, "difference_"),
+        number(row["gap"], ".1%"),
+        number(row["minutes"], ".1f"),
+    ]
 
 
 def _interval(row: dict[str, Any], prefix: str) -> str:

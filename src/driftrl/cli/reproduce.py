@@ -95,27 +95,20 @@ def _print_plans(plans: list[Plan], workers: int, out: Path) -> None:
     rows = []
     for study, _, directory, cost in plans:
         runs = study.runs()
-        episodes = sum(run.episodes for run in runs)
-        counts = (len(runs), cost.finished, episodes)
-        takes = (duration(cost.seconds), _megabytes(cost.size))
+        counts = (len(runs), cost.finished, sum(run.episodes for run in runs))
+        takes = (duration(cost.seconds), f"{cost.size / 1e6:,.1f} MB")
         rows.append([study.name, study.preset or "–", *counts, *takes, directory])
     columns = ["study", "preset", "runs", "done", "episodes", "time", "disk", "into"]
     print_table(columns, rows)
-    size = sum(plan.cost.size for plan in plans)
     print(
         f"\nTogether about {duration(sum(plan.cost.seconds for plan in plans))} with "
-        f"{workers} at once on idle cores (up to twice as long), and "
-        f"{_megabytes(size)} of disk. A regret whose J*(θ) is not known yet takes "
-        "further minutes for each θ; --returns leaves that out."
+        f"{workers} at once on idle cores (up to twice as long). A regret whose J*(θ) "
+        "is not known yet takes further minutes for each θ; --returns leaves that out."
     )
     existing = next(p for p in (out.resolve(), *out.resolve().parents) if p.is_dir())
     free = shutil.disk_usage(existing).free
-    if free < size:
-        print(f"There is not enough disk space: {_megabytes(free)} are free in {out}.")
-
-
-def _megabytes(size: float) -> str:
-    return f"{size / 1e6:,.1f} MB"
+    if free < sum(plan.cost.size for plan in plans):
+        print(f"Too little disk space: {free / 1e6:,.1f} MB are free in {out}.")
 
 
 def _agreed() -> bool:

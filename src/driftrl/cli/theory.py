@@ -55,19 +55,13 @@ class ChooseArguments(Problem):
 def _choose(argv: list[str]) -> None:
     summary = "Choose the reset period H and the window w from the paper's bound."
     arguments = parse(ChooseArguments, argv, "theory choose", summary)
-    out = arguments.out
-    require(
-        arguments.sweep is None or out is not None, "--sweep needs a figure (--out)."
-    )
-    require(
-        out is None or out.suffix == ".png", f"--out must end in .png, received {out}."
-    )
-    if arguments.run is None:
-        tradeoff = choose_window(arguments)
-    else:
+    out, data, thetas = arguments.out, [], None
+    require(out is not None or not arguments.sweep, "--sweep needs a figure (--out).")
+    require(not out or out.suffix == ".png", f"--out must end in .png, received {out}.")
+    if arguments.run is not None:
         run = load_single_run(arguments.run)
-        thetas = np.array([record.theta for record in run.records])
-        tradeoff = choose_window(arguments, load_episodes(run), thetas)
+        data, thetas = load_episodes(run), np.array([one.theta for one in run.records])
+    tradeoff = choose_window(arguments, data, thetas)
     if out is not None:
         sweeps = _sweeps(arguments.sweep) if arguments.sweep else ()
         figure = plot_tradeoff(tradeoff, sweeps)
@@ -168,11 +162,6 @@ def _recommend(argv: list[str]) -> None:
     )
     choice = "keep all data" if result.keep_all else f"w = {result.span} episodes"
     print(f"\nRecommended: {choice}.")
-    if drift := result.drift:
-        print(
-            f"Data {drift.span} episodes older: error {drift.older:.3f} instead of "
-            f"{drift.newer:.3f}{'' if drift.is_evident else ' (may be chance)'}."
-        )
 
 
 # ---- audit ---------------------------------------------------------------------------
@@ -191,28 +180,28 @@ class AuditArguments:
 def _audit(argv: list[str]) -> None:
     summary = "Was the uncertainty of a run calibrated on each episode before learning?"
     arguments = parse(AuditArguments, argv, "theory audit", summary)
-    audits: dict[str, Audit] = {}
-    reasons: dict[str, str] = {}
     single = (arguments.directory / CONFIG_FILE).is_file()
+    audits, documents, reasons = [], [], []
     for run in load_runs(arguments.directory):
         try:
-            audits[run.label] = audit(run.records, observation_size(run))
+            result = audit(run.records, observation_size(run))
         except InputError as error:
             if single:
                 raise
-            reasons[run.label] = str(error)
+            reasons.append(f"{run.label}: {error}")
+            documents.append({"run": run.label, "reason": str(error)})
+        else:
+            audits.append((run.label, result))
+            documents.append({"run": run.label, **result.document()})
     if arguments.json:
-        documents = [{"run": label, **audits[label].document()} for label in audits]
-        documents += [{"run": label, "reason": reasons[label]} for label in reasons]
         print_json(documents[0] if single else documents)
         return
     columns = ["run", "± 2σ covers", "broken", "lowest", "σ", "error/σ"]
-    rows = [[label, *_cells(result)] for label, result in audits.items()]
+    rows = [[label, *_cells(result)] for label, result in audits]
     print_table([*columns, "stale / fresh"], rows)
     if single:
-        print("", *next(iter(audits.values())).summary(), sep="\n")
-    for label, reason in reasons.items():
-        print(f"{label}: {reason}")
+        print("", *audits[0][1].summary(), sep="\n")
+    print(*reasons, sep="\n")
 
 
 def _cells(result: Audit) -> list[str]:

@@ -104,8 +104,6 @@ class Audit:
     """Factor on σ that would give ± 2σ its 95 % for Gaussian errors (median)."""
     sigma: float
     """Median σ of one output, in standard deviations of the true changes."""
-    error: float
-    """Median error in the same unit."""
     ratio: float
     """Median error in units of σ."""
     breaks: tuple[Break, ...]
@@ -153,11 +151,7 @@ class Audit:
 
 
 def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
-    """Audit the uncertainty of a run.
-
-    Args:
-        records: Its rows.
-        outputs: Number S of observations.
+    """Audit the uncertainty of a run with S ``outputs`` from its records.
 
     Raises:
         InputError: No episode was predicted with an uncertainty.
@@ -179,7 +173,6 @@ def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
         high=high,
         inflation=2.0 / float(norm.ppf(0.5 + 0.5 * inside)),
         sigma=median(one.sigma for one in predicted),
-        error=median(one.error for one in predicted),
         ratio=median(one.ratio for one in predicted),
         breaks=tuple(_breaks(predicted, records)),
         staleness=_staleness(predicted),

@@ -11,9 +11,10 @@ mean error would have cost least.  Spans near the best cannot be told apart:
   half the best span costs 15 % more than the best, and twice the best 24 %.
 """
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -31,50 +32,6 @@ _MAX_TESTED = 30
 
 Table = Float[np.ndarray, "K P"]
 """Tested episodes by spans."""
-
-
-class Backtest:
-    """The episodes of a run, each predicted from any of those before."""
-
-    def __init__(self, episodes: Sequence[Episode]) -> None:
-        features = fit_features(episodes)
-        self._parts = [features.of(episode) for episode in episodes]
-        self._sums = RunningSums(self._parts)
-
-    def predict(
-        self, numbers: Sequence[int], spans: Sequence[int]
-    ) -> tuple[Table, Table]:
-        """Predict each of the episodes ``numbers`` from the ``spans`` before it.
-
-        A span that reaches back before the first episode takes all there is.
-
-        Returns:
-            Root mean square error in standard deviations of all changes, and the share
-            of predictions within μ ± 2σ.
-        """
-        scores = np.array(
-            [[self._score(n, max(1, n - p), n) for p in spans] for n in numbers]
-        )
-        return scores[..., 0], scores[..., 1]
-
-    def errors_by_age(
-        self, numbers: Sequence[int], span: int
-    ) -> Float[np.ndarray, "K 2"]:
-        """Return the error from the newest p episodes, and from the p before those.
-
-        The amount of data is the same, so the difference is due to age.  The first
-        number may be 2p + 1.
-        """
-        ends = [(number, number - age * span) for number in numbers for age in (0, 1)]
-        errors = [self._score(number, end - span, end)[0] for number, end in ends]
-        return np.array(errors).reshape(-1, 2)
-
-    def _score(self, number: int, first: int, end: int) -> tuple[float, float]:
-        """Return error and coverage of an episode from the episodes first … end − 1."""
-        phi, target = self._parts[number - 1]
-        mean, variance = posterior(self._sums.between(first, end)).predict(phi)
-        squared = (target - mean) ** 2
-        return float(np.sqrt(squared.mean())), float((squared <= 4 * variance).mean())
 
 
 @dataclass(frozen=True)
@@ -98,24 +55,6 @@ class SpanScore:
 
 
 @dataclass(frozen=True)
-class Drift:
-    """Effect of age on data: p episodes against the p episodes before those."""
-
-    span: int
-    newer: float
-    """Mean error from the newest p episodes."""
-    older: float
-    """Mean error from as many that are p episodes older."""
-    standard_error: float
-    """Of the mean of the paired difference."""
-
-    @property
-    def is_evident(self) -> bool:
-        """Whether older data were worse beyond chance."""
-        return self.older - self.newer > EVIDENT * self.standard_error
-
-
-@dataclass(frozen=True)
 class Recommendation:
     """A window and the evidence for it."""
 
@@ -129,7 +68,6 @@ class Recommendation:
     """Number of predicted episodes."""
     scores: tuple[SpanScore, ...]
     """By span, ascending; the last takes all there is."""
-    drift: Drift | None = None
 
     @property
     def as_good(self) -> tuple[int, ...]:
@@ -145,15 +83,34 @@ def recommend_window(episodes: Sequence[Episode]) -> Recommendation:
         f"A recommendation needs at least {MIN_EPISODES} episodes, found {count}.",
     )
     spans = (*(span for span in _LADDER if span < count - 1), count - 1)
-    backtest = Backtest(episodes)
-    choice = choose_span(spans, *backtest.predict(_evenly(2, count), spans))
-    # Data older by the length of the window, or by as much as the run allows.
-    span = min(choice.span, (count - 1) // 3)
-    errors = backtest.errors_by_age(_evenly(2 * span + 1, count), span)
-    newer, older = errors.mean(axis=0)
-    _, error = _mean_and_error(errors[:, 1] - errors[:, 0])
-    drift = Drift(span, float(newer), float(older), error)
-    return replace(choice, drift=drift)
+    tested = np.linspace(2, count, min(_MAX_TESTED, count - 1)).round().astype(int)
+    return choose_span(spans, *backtest(episodes, tested.tolist(), spans))
+
+
+def backtest(
+    episodes: Sequence[Episode], tested: Sequence[int], spans: Sequence[int]
+) -> tuple[Table, Table]:
+    """Predict each of the episodes ``tested`` from the ``spans`` before it.
+
+    A span that reaches back before the first episode takes all there is.
+
+    Returns:
+        Root mean square error in standard deviations of all changes, and the share of
+        predictions within μ ± 2σ.
+    """
+    features = fit_features(episodes)
+    parts = [features.of(episode) for episode in episodes]
+    sums = RunningSums(parts)
+
+    @functools.cache
+    def score(number: int, first: int) -> tuple[float, float]:
+        phi, target = parts[number - 1]
+        mean, variance = posterior(sums.between(first, number)).predict(phi)
+        squared = (target - mean) ** 2
+        return float(np.sqrt(squared.mean())), float((squared <= 4 * variance).mean())
+
+    scores = np.array([[score(n, max(1, n - p)) for p in spans] for n in tested])
+    return scores[..., 0], scores[..., 1]
 
 
 def choose_span(
@@ -184,12 +141,6 @@ def choose_span(
         tested=len(errors),
         scores=tuple(scores),
     )
-
-
-def _evenly(first: int, last: int) -> tuple[int, ...]:
-    """Return at most ``_MAX_TESTED`` of the episodes first … last, evenly spaced."""
-    count = min(_MAX_TESTED, last - first + 1)
-    return tuple(np.linspace(first, last, count).round().astype(int).tolist())
 
 
 def _mean_and_error(differences: Float[np.ndarray, " K"]) -> tuple[float, float]:
