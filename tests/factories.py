@@ -15,7 +15,7 @@ import numpy as np
 from driftrl.config.toml import toml_text
 from driftrl.memory.forgetting import Evidence
 from driftrl.records import Run, encode_record
-from driftrl.types import EpisodeRecord
+from driftrl.types import Episode, EpisodeRecord
 
 TINY: dict[str, Any] = {
     "episodes": 5,
@@ -237,3 +237,16 @@ class Chaotic:
         rewards = [episode.rewards.tobytes() for episode in evidence.episodes]
         text = repr((self.salt, n, columns[:-1], rewards))
         return 1 + zlib.crc32(text.encode()) % n
+
+
+def driven(
+    gains: Iterable[float], steps: int = 15, noise: float = 1e-2, seed: int = 3
+) -> list[Episode]:
+    """Return episodes of x' = 0.9·x + gain·u + noise with rewards −x²."""
+    draw = np.random.default_rng(seed)
+    episodes = []
+    for gain in gains:
+        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
+        after = 0.9 * obs + gain * actions + noise * draw.standard_normal((steps, 1))
+        episodes.append(Episode(obs, actions, -(obs[:, 0] ** 2), after, False))
+    return episodes

@@ -61,12 +61,6 @@ def test_the_median_is_of_problems_or_of_the_runs_of_one() -> None:
     assert problem_median([np.array([1.0, 2.0, 9.0])]) == 2.0
 
 
-def test_a_profile_counts_the_runs_that_exceed_a_threshold() -> None:
-    runs = [np.array([0.0, 0.5, 0.5, 1.0])]
-    shares = performance_profile(runs, np.array([-1.0, 0.0, 0.4, 0.5, 1.0]))
-    assert shares.tolist() == [1.0, 0.75, 0.75, 0.25, 0.0]
-
-
 def test_equal_runs_win_half_and_problems_count_alike() -> None:
     # 3 > 2, 3 = 3, 1 < 2, 1 < 3: 1½ of 4.  On the other problem all 4 are won.
     first = [np.array([3.0, 1.0]), np.array([7.0, 8.0])]
@@ -84,19 +78,6 @@ def test_of_costs_less_is_better() -> None:
     # Thresholds rise from 0.92 to 5.08: no run is below the first, all the last.
     assert better.profile.value[0] == 0 and better.profile.value[-1] == 1
     assert np.all(np.diff(better.profile.value) >= 0)
-
-
-def test_problems_may_have_unlike_numbers_of_seeds() -> None:
-    strata = [np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0])]
-    both = {"sombrl": strata, "sw-ombrl": strata}
-    found = aggregate_scores(both, SCORE, "sombrl", resamples=500)["sw-ombrl"]
-    assert found.runs == 5
-    assert found.mean.value == 14 / 5
-    assert found.improvement is not None and found.improvement.value == 0.5
-    # Three of five runs are always from the first problem, whose runs are below 3:
-    # a profile from −0.12 to 6.12 in steps of 0.0312 has 3 at 100.
-    ends = found.profile.interval
-    assert found.profile.value[100] == ends.low[100] == ends.high[100] == 2 / 5
 
 
 def test_a_bootstrap_of_two_seeds_can_be_enumerated() -> None:

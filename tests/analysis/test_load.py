@@ -115,12 +115,6 @@ def test_a_variant_of_several_problems_stays_with_the_method(tmp_path: Path) -> 
     assert problems(tmp_path) == {"rate = 2.0": methods, "rate = 10.0": methods}
 
 
-def test_one_variant_on_all_problems_stays_with_the_method(tmp_path: Path) -> None:
-    for rate in (1.0, 2.0):
-        write(tmp_path, "a", "w=3", **decays(rate))
-    assert problems(tmp_path) == {"rate = 1.0": ["a w=3"], "rate = 2.0": ["a w=3"]}
-
-
 def test_tasks_that_share_their_variants_are_named_before_them(tmp_path: Path) -> None:
     for task in ("hopper", "ant"):
         for rate in (0.1, 0.02):
@@ -215,13 +209,6 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="pendulum-sw-ombrl"):
         frame = driftrl.load(tmp_path, oracle="none")
     assert set(frame["run"]) == {"pendulum-sombrl-s0"}
-
-
-def test_many_missing_runs_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY.replace("[0, 1]", str([*range(10)])))
-    write_run(tmp_path / "pendulum-sombrl-s0", [record()])
-    (note,) = read_results(tmp_path, oracle="none").notes
-    assert "19 runs" in note and note.count("pendulum-") == 6 and "13 more" in note
 
 
 def test_planned_names_are_those_of_the_runs(tmp_path: Path) -> None:

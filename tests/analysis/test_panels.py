@@ -80,7 +80,6 @@ def test_where_runs_met_different_thetas_they_are_curves(tmp_path: Path) -> None
     assert panels["theta"].reference is None
     optimum = panels["returns"].reference
     np.testing.assert_array_equal(optimum.values, [20, 20, 15, 7.5])
-    np.testing.assert_array_equal(optimum.range, [[20, 20, 10, 5], [20, 20, 20, 10]])
     assert theta_changes(frame) == [3]
 
 

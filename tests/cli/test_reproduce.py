@@ -148,16 +148,3 @@ def test_a_finished_figure_is_reported_without_a_question(
     record_runs(tmp_path / "gp_pendulum", 15, 30, 2.0)
     assert main(["reproduce", "fig1", "--out", str(tmp_path)]) == 0
     assert len(started.reports) == 1
-
-
-def test_a_full_disk_is_said(
-    started: Started,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    usage: Any = SimpleNamespace(free=2e6)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    answer(monkeypatch, lambda _: "n")
-    assert main(["reproduce", "fig1", "--out", str(tmp_path)]) == 0
-    assert "2.0 MB are free" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import pytest
 
 from driftrl.errors import InputError
 from driftrl.theory.backtest import backtest, choose_span, recommend_window
-from driftrl.types import Episode
+from factories import driven
 
 SPANS = (1, 2, 4)
 
@@ -37,18 +37,6 @@ def test_all_data_are_kept_without_evidence() -> None:
     assert found.keep_all and found.span == 4
     ties = choose_span(SPANS, np.ones((4, 3)), np.ones((4, 3)))
     assert (ties.span, ties.best, ties.as_good) == (4, 4, SPANS)
-
-
-def driven(gains: list[float], steps: int = 15) -> list[Episode]:
-    """Return episodes of x' = x - 0.1·x³ + gain·u, with noise of 0.01."""
-    draw = np.random.default_rng(5)
-    episodes = []
-    for gain in gains:
-        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
-        noise = 0.01 * draw.standard_normal((steps, 1))
-        after = obs - 0.1 * obs**3 + gain * actions + noise
-        episodes.append(Episode(obs, actions, np.zeros(steps), after, False))
-    return episodes
 
 
 def test_still_system_keeps_all() -> None:

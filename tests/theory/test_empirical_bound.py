@@ -14,25 +14,15 @@ from driftrl.theory.estimate_constants import estimate_constants
 from driftrl.theory.information import gain_of_kernel
 from driftrl.theory.nystrom import fit_features
 from driftrl.types import Episode
+from factories import driven
 
 WINDOW = np.array([1, 1, 1, 2, 3, 4])
 THETAS = np.array([1.0, 1.0, 1.0, 0.8, 0.6, 0.6])
 
 
-def driven(gains: np.ndarray, steps: int = 12) -> list[Episode]:
-    """Return episodes of x' = 0.9·x + gain·u, with a little noise and rewards."""
-    draw = np.random.default_rng(3)
-    episodes = []
-    for gain in gains:
-        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
-        after = 0.9 * obs + gain * actions + 1e-2 * draw.standard_normal((steps, 1))
-        episodes.append(Episode(obs, actions, -(obs[:, 0] ** 2), after, False))
-    return episodes
-
-
 @pytest.fixture(scope="module")
 def episodes() -> list[Episode]:
-    return driven(THETAS)
+    return driven(THETAS, 12)
 
 
 @pytest.fixture(scope="module")

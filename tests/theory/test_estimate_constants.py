@@ -5,23 +5,12 @@ import pytest
 
 from driftrl.errors import InputError
 from driftrl.theory.estimate_constants import estimate_constants, gain_curve
-from driftrl.types import Episode
-
-
-def driven(gains: np.ndarray, steps: int = 20) -> list[Episode]:
-    """Return episodes of x' = 0.9·x + gain·u, with a little noise."""
-    draw = np.random.default_rng(7)
-    episodes = []
-    for gain in gains:
-        obs, actions = draw.uniform(-1, 1, (2, steps, 1))
-        after = 0.9 * obs + gain * actions + 1e-3 * draw.standard_normal((steps, 1))
-        episodes.append(Episode(obs, actions, np.zeros(steps), after, False))
-    return episodes
+from factories import driven
 
 
 def test_variation_grows_with_the_drift() -> None:
     still, little, much = (
-        estimate_constants(driven(np.linspace(1.0, end, 12))).variation
+        estimate_constants(driven(np.linspace(1.0, end, 12), 20, 1e-3)).variation
         for end in (1.0, 0.8, 0.2)
     )
     assert still == 0.0 < little < much
@@ -34,7 +23,7 @@ def test_variation_is_the_way_and_not_the_distance() -> None:
     """
     zigzag, tail = np.array([0.0, 1.0] * 4), np.full(5, 0.5)
     ways = [np.concatenate([front, tail]) for front in (zigzag, np.sort(zigzag))]
-    episodes = driven(0.4 + 0.6 * ways[0])
+    episodes = driven(0.4 + 0.6 * ways[0], 20, 1e-3)
     order = [*np.argsort(zigzag, kind="stable"), *range(8, 13)]
     long = estimate_constants(episodes, ways[0]).variation
     short = estimate_constants([episodes[place] for place in order], ways[1]).variation
@@ -46,7 +35,7 @@ def test_variation_is_the_way_and_not_the_distance() -> None:
 
 
 def test_constant_theta_is_no_variation() -> None:
-    found = estimate_constants(driven(np.full(8, 0.5)), np.full(8, 2.0))
+    found = estimate_constants(driven(np.full(8, 0.5), 20, 1e-3), np.full(8, 2.0))
     assert found.variation == 0.0
     assert found.gain > 0 and found.rkhs_bound > 0 and found.noise_std < 0.1
 

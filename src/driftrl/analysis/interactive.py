@@ -102,16 +102,9 @@ def _stacked_figure(
 
 
 def panel_figure(
-    panels: Sequence[Panel], frame: pl.DataFrame, styles: Styles, every: int = 1
+    panels: Sequence[Panel], frame: pl.DataFrame, styles: Styles
 ) -> go.Figure:
-    """Draw panels below each other over the same episodes.
-
-    Args:
-        panels: From the top.
-        frame: Rows of the problem.
-        styles: Look of each method.
-        every: Draw one of so many episodes, the last among them.
-    """
+    """Draw panels of a problem below each other over the same episodes."""
     # θ without methods is a slim strip, as above the printed regret.
     strips = [
         (_PANEL_PIXELS if panel.curves else _STRIP_PIXELS, _panel_axis(panel))
@@ -122,9 +115,9 @@ def panel_figure(
     figure = _stacked_figure(strips, range=[0.5, longest + 0.5], **ticks)
     for place, panel in enumerate(panels, 1):
         axis = f"y{place}" if place > 1 else "y"
-        _draw_reference(figure, panel, axis, every)
+        _draw_reference(figure, panel, axis)
         for method, rows in panel.curves.items():
-            _draw_method(figure, method, rows, styles[method], panel, axis, every)
+            _draw_method(figure, method, rows, styles[method], panel, axis)
         if panel.curves:
             for row in soft_reset_ticks(frame):
                 # One path for all ticks: hundreds of shapes take seconds to draw.
@@ -152,11 +145,6 @@ def _panel_axis(panel: Panel) -> dict[str, Any]:
     return style | ({"tickformat": ".0%"} if panel.as_percent else {})
 
 
-def _kept(count: int, every: int) -> np.ndarray:
-    """Return the indices of every k-th of ``count`` values, the last among them."""
-    return np.arange((count - 1) % every, count, every)
-
-
 def _draw_method(
     figure: go.Figure,
     method: str,
@@ -164,22 +152,21 @@ def _draw_method(
     style: MethodStyle,
     panel: Panel,
     axis: str,
-    every: int,
 ) -> None:
-    kept = _kept(rows.shape[1], every)
-    centre, error = mean(rows)[kept], standard_error(rows)[kept]
+    episodes = np.arange(1, rows.shape[1] + 1)
+    centre, error = mean(rows), standard_error(rows)
     form = ":.1%" if panel.as_percent else ":.4~g"
     known = np.isfinite(centre) & np.isfinite(error)
     if known.any():
         low, high = (centre - error)[known], (centre + error)[known]
-        _draw_band(figure, kept[known] + 1, low, high, style.colour, axis, method)
+        _draw_band(figure, episodes[known], low, high, style.colour, axis, method)
     figure.add_scatter(
-        x=(kept + 1).tolist(),
+        x=episodes.tolist(),
         y=_rounded(centre),
         customdata=_rounded(error),
         yaxis=axis,
         name=escape(style.name),
-        mode="lines+markers" if len(kept) == 1 else "lines",
+        mode="lines+markers" if len(episodes) == 1 else "lines",
         line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
         hovertemplate=f"%{{y{form}}}" + f" ± %{{customdata{form}}}" * bool(known.any()),
         meta={
@@ -190,20 +177,16 @@ def _draw_method(
     )
 
 
-def _draw_reference(figure: go.Figure, panel: Panel, axis: str, every: int) -> None:
+def _draw_reference(figure: go.Figure, panel: Panel, axis: str) -> None:
     if panel.reference is None:
         return
     label, values = panel.reference.label, panel.reference.values
-    kept = _kept(len(values), every)
-    if panel.reference.range is not None:
-        low, high = panel.reference.range[:, kept]
-        _draw_band(figure, kept + 1, low, high, INK, axis)
     figure.add_scatter(
-        x=(kept + 1).tolist(),
-        y=_rounded(values[kept]),
+        x=list(range(1, len(values) + 1)),
+        y=_rounded(values),
         yaxis=axis,
         name=label,
-        mode="lines" if len(kept) > 1 else "markers",
+        mode="lines" if len(values) > 1 else "markers",
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         hovertemplate="%{y:.1%}" if panel.as_percent else "%{y:.4~g}",
         meta={

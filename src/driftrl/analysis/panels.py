@@ -36,9 +36,6 @@ class Reference:
 
     label: str
     values: Float[np.ndarray, " N"]
-    range: Float[np.ndarray, "2 N"] | None = None
-    """Lowest and highest over the runs, where they do not share it; ``values`` is then
-    the mean."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +111,10 @@ def theta_courses(frame: pl.DataFrame) -> list[Float[np.ndarray, " N"]]:
 def theta_changes(frame: pl.DataFrame) -> list[int]:
     """Return the episodes at which θ begins to change after it was constant.
 
-    Where θ took different courses, the k-th entry is the earliest k-th change.
+    Where θ took different courses, that is the earliest alone.
     """
     starts = [change_starts(course) for course in theta_courses(frame)]
-    longest = max(map(len, starts), default=0)
-    earliest = [min(s[k] for s in starts if len(s) > k) for k in range(longest)]
-    return sorted(set(earliest))
+    return starts[0] if len(starts) == 1 else sorted(s[0] for s in starts if s)[:1]
 
 
 def longest_run(frame: pl.DataFrame) -> int:
@@ -268,21 +263,9 @@ def _reference(frame: pl.DataFrame, key: str) -> Reference | None:
         nominal = float(special.erf(2 / np.sqrt(2)))
         label = f"calibrated ({100 * nominal:.0f} %)"
         return Reference(label, np.full(longest_run(frame), nominal))
-    return _optimum(frame) if key == "returns" and has_optimum(frame) else None
-
-
-def _optimum(frame: pl.DataFrame) -> Reference:
-    """Return J*(θ_n); where runs met different θ_n, its mean and range over them."""
-    by_episode = frame.group_by("episode").agg(
-        pl.len(),
-        pl.col("optimal_return").mean().alias("mean"),
-        pl.col("optimal_return").min().alias("low"),
-        pl.col("optimal_return").max().alias("high"),
-    )
-    rows = by_episode.sort("episode")
-    label = "J*(θ), optimum"
-    if len(theta_courses(frame)) == 1:
-        return Reference(label, rows["low"].to_numpy())
-    rows = rows.filter(pl.col("len") == frame["directory"].n_unique())
-    edges = np.stack([rows["low"].to_numpy(), rows["high"].to_numpy()])
-    return Reference(label, rows["mean"].to_numpy(), edges)
+    if key != "returns" or not has_optimum(frame):
+        return None
+    # Runs that share θ_n share J*(θ_n), which is then their median.
+    by_episode = frame.group_by("episode").agg(pl.col("optimal_return").median())
+    values = by_episode.sort("episode")["optimal_return"].to_numpy()
+    return Reference("J*(θ), optimum", values)

@@ -101,14 +101,11 @@ def draw_panel(axes: Axes, panel: Panel, styles: Styles) -> None:
         draw_band(axes, rows, styles[method])
     if panel.reference is not None:
         # θ belongs to whole episodes: a step, not a slope between two of them.
-        values, limits = panel.reference.values, panel.reference.range
+        values = panel.reference.values
         edges = np.arange(len(values) + 1) + 0.5
         label = panel.reference.label if panel.curves else None
         look = {"color": INK, "linewidth": 0.9}
         axes.stairs(values, edges, baseline=None, label=label, **look)
-        if limits is not None:
-            low, high = limits
-            axes.stairs(high, edges, baseline=low, fill=True, color=INK, alpha=0.15)
     if panel.is_log:
         axes.set_yscale("log")
     elif panel.starts_at_zero:

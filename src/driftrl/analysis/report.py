@@ -186,11 +186,7 @@ class Section:
     """Everything that the page shows of one problem."""
 
     summary: ProblemSummary
-    name: str
     oracle: str
-    baseline: str
-    last: int
-    """Number of episodes that final performance is measured over."""
     styles: dict[str, MethodStyle]
     methods: dict[str, MethodSummary]
     best: MethodSummary
@@ -207,7 +203,7 @@ def _section(
 ) -> Section:
     methods = {method.method: method for method in summary.methods}
     styles = method_styles(methods)
-    name = problem_name(summary.problem)
+    prefix = f"{problem_name(summary.problem)}: " if several else ""
     sign = 1 if summary.is_known else -1
     runs = {str(run.directory.resolve()): run for run in results.runs}
     parts = summary.frame.partition_by("directory", maintain_order=True)
@@ -217,21 +213,16 @@ def _section(
     different, common = _settings(here, methods)
     return Section(
         summary=summary,
-        name=name,
         oracle=results.oracles[summary.problem],
-        baseline=method_name(summary.baseline),
-        last=min(LAST_EPISODES, summary.episodes),
         styles=styles,
         methods=methods,
         best=min(methods.values(), key=lambda one: sign * one.score.mean),
-        cards=_cards(index, summary, styles, every),
+        cards=_cards(index, summary, styles),
         runs=[
             _run(run, rows, summary, every)
-            | {
-                "group": f"{name}: " * several + styles[rows["method"][0]].name,
-                "colour": styles[rows["method"][0]].colour,
-            }
+            | {"group": prefix + style.name, "colour": style.colour}
             for run, rows in here
+            for style in [styles[rows["method"][0]]]
         ],
         different=different,
         common=common,
@@ -239,21 +230,15 @@ def _section(
 
 
 def _cards(
-    index: int, summary: ProblemSummary, styles: Mapping[str, MethodStyle], every: int
+    index: int, summary: ProblemSummary, styles: Mapping[str, MethodStyle]
 ) -> list[Card]:
     """Return the interactive figures, the result first."""
     frame, known = summary.frame, summary.is_known
     panels = panels_of(frame)
-
-    def card(
-        key: str, title: str, caption: str, figure: Any, wide: bool = True
-    ) -> Card:
-        return Card(f"{index}-{key}", title, caption, figure, wide)
-
     stacked: list[Panel] = [panels[key] for key in _STACKED if key in panels]
     caption = " ".join(f"{panel.title}: {panel.caption}" for panel in stacked)
     title = "Regret and returns over episodes" if known else "Returns"
-    curves = panel_figure(stacked, frame, styles, every)
+    curves = panel_figure(stacked, frame, styles)
     score, side = ("Final regret", "Left") if known else ("Mean return", "Right")
     dots = "a dot is a seed, a diamond their mean with its 95 % t interval."
     texts = {
@@ -269,7 +254,7 @@ def _cards(
         cards.append(Card(key, *texts[key], figure))
     for key, panel in panels.items():
         if key not in _STACKED:
-            figure = panel_figure([panel], frame, styles, every)
+            figure = panel_figure([panel], frame, styles)
             cards.append(Card(key, panel.title, panel.caption, figure, wide=False))
     return [replace(card, key=f"{index}-{card.key}") for card in cards]
 
@@ -438,6 +423,7 @@ def _render(
         "profile": profile,
         "left_out": _left_out(aggregates) if aggregates else "",
         "every": every,
+        "last_episodes": LAST_EPISODES,
         "rows": sum(len(one["episode"]) for one in columns),
         "file": f"{frame['task'][0].replace(':', '.')}-episodes.csv",
         "version": driftrl.__version__,
@@ -462,6 +448,7 @@ def _render(
         "counted": counted,
         "cut": _cut,
         "method_name": method_name,
+        "problem_name": problem_name,
     }
     return environment.get_template("report.html").render(context)
 

@@ -1,6 +1,5 @@
 """``driftrl reproduce``: a figure of the paper, from the plan to the report."""
 
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +68,7 @@ def main(argv: list[str]) -> int:
     workers = workers_for(arguments.workers)
     plans = [_plan(name, arguments, workers) for name in studies]
     print(f"{arguments.figure}: {shown}.\n")
-    _print_plans(plans, workers, arguments.out)
+    _print_plans(plans, workers)
     unfinished = any(plan.cost.finished < len(plan.study.runs()) for plan in plans)
     if unfinished and not arguments.yes and not _agreed():
         print("Nothing was started.")
@@ -91,7 +90,7 @@ def _plan(name: str, arguments: Arguments, workers: int) -> Plan:
     return Plan(study, path, out, expected_cost(study.runs(), out, workers))
 
 
-def _print_plans(plans: list[Plan], workers: int, out: Path) -> None:
+def _print_plans(plans: list[Plan], workers: int) -> None:
     rows = []
     for study, _, directory, cost in plans:
         runs = study.runs()
@@ -105,10 +104,6 @@ def _print_plans(plans: list[Plan], workers: int, out: Path) -> None:
         f"{workers} at once on idle cores (up to twice as long). A regret whose J*(θ) "
         "is not known yet takes further minutes for each θ; --returns leaves that out."
     )
-    existing = next(p for p in (out.resolve(), *out.resolve().parents) if p.is_dir())
-    free = shutil.disk_usage(existing).free
-    if free < sum(plan.cost.size for plan in plans):
-        print(f"Too little disk space: {free / 1e6:,.1f} MB are free in {out}.")
 
 
 def _agreed() -> bool:

@@ -23,7 +23,7 @@ from driftrl.theory.confidence import (
     require_episodes,
     width_of,
 )
-from driftrl.theory.estimate_constants import estimate_in
+from driftrl.theory.estimate_constants import estimate_constants
 from driftrl.theory.nystrom import RunningSums, fit_features
 from driftrl.theory.regret_bound import (
     RegretTerms,
@@ -78,7 +78,7 @@ def empirical_bound(
     )
     features = fit_features(episodes)
     parts = [features.of(episode) for episode in episodes]
-    constants = estimate_in(features, episodes, clock)
+    constants = estimate_constants(episodes, clock, features)
     rewards = np.concatenate([episode.rewards for episode in episodes])
     setting = Setting(
         rkhs_bound=constants.rkhs_bound,

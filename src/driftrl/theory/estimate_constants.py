@@ -38,7 +38,9 @@ class Constants:
 
 
 def estimate_constants(
-    episodes: Sequence[Episode], clock: Float[np.ndarray, " N"] | None = None
+    episodes: Sequence[Episode],
+    clock: Float[np.ndarray, " N"] | None = None,
+    features: Features | None = None,
 ) -> Constants:
     """Estimate γ_N, P_N, B and σ.
 
@@ -47,17 +49,10 @@ def estimate_constants(
     P_N = Σ_j ‖g_j‖·Σ_n |c_{n+1} − c_n|, and one regression on (φ, c_n·φ) finds g.  If
     an unknown θ goes back and forth, this is too small.
 
-    Norms are those of the kernel with the prior variance of largest evidence.
+    Norms are those of the kernel with the prior variance of largest evidence; the
+    features φ are fitted to the episodes unless they are given.
     """
-    return estimate_in(fit_features(episodes), episodes, clock)
-
-
-def estimate_in(
-    features: Features,
-    episodes: Sequence[Episode],
-    clock: Float[np.ndarray, " N"] | None = None,
-) -> Constants:
-    """Estimate in the kernel of given features."""
+    features = features or fit_features(episodes)
     clock = np.arange(len(episodes), dtype=np.float64) if clock is None else clock
     travelled = float(np.abs(np.diff(clock)).sum())
     extent = float(np.ptp(clock)) or 1.0
