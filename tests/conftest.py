@@ -23,10 +23,11 @@ STRICT = {
     "JAX_NUMPY_RANK_PROMOTION": "raise",
     "JAX_PLATFORMS": "cpu",
     # One thread each: the tests are spread over the cores as processes.
-    # Compiling takes most of their time, and costs a third less without optimisation:
+    # Compiling takes most of their time, and half of it goes without optimisation:
     # what is computed is the same up to rounding.
     "XLA_FLAGS": (
-        "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+        "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0 "
+        "--xla_cpu_use_fusion_emitters=false"
     ),
     "NPROC": "1",  # the size of XLA's own thread pool
     "OMP_NUM_THREADS": "1",

@@ -13,9 +13,8 @@ EXAMPLES = sorted((TOP / "examples").glob("*.py"))
 
 
 def run(code: list[str], directory: Path) -> str:
-    # As a user would: without the strictness of the tests, and with optimised code.
-    strict = ("JAX_NUMPY", "XLA_FLAGS")
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(strict)}
+    # As a user would, without the strictness of the tests.
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("JAX_NUMPY")}
     done = subprocess.run(
         [sys.executable, *code],
         cwd=directory,
@@ -28,7 +27,7 @@ def run(code: list[str], directory: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(600)  # two runs compile for a minute on a quiet core
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) < 80
@@ -37,10 +36,13 @@ def test_example(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_readme_code(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.S)
-    assert blocks
-    for block in blocks:
+    text = (TOP / "README.md").read_text()
+    # Three episodes show that the code runs; sixteen take a minute more.
+    assert '"episodes": 16' in text
+    text = text.replace('"episodes": 16', '"episodes": 3')
+    for block in re.findall(r"```python\n(.*?)```", text, re.S):
         run(["-c", block], tmp_path)
+    assert (tmp_path / "regret.png").exists()
 
 
 @pytest.mark.timeout(600)
