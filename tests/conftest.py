@@ -106,6 +106,17 @@ def unchecked() -> Callable[[ModuleType], Any]:
     return _load_again
 
 
+@pytest.fixture
+def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Render without a screen."""
+    from driftrl.video import headless
+
+    environment = dict(os.environ)
+    headless(environment)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(scope="session")
 def read_video() -> Callable[[Path], tuple[float, np.ndarray]]:
     """Decode a video; return its frames a second, and its frames."""

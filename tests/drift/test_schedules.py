@@ -257,15 +257,6 @@ def test_bad_fields_are_refused(
         unchecked(schedules).SCHEDULES[kind](**{name: value})
 
 
-def test_extremes_by_hand() -> None:
-    assert extremes(Constant(3.0)) == (3.0, 3.0)
-    assert extremes(Step(2.0, 0.5)) == (0.5, 2.0)
-    assert extremes(Piecewise((4.0, 1.0, 2.0), (1, 2))) == (1.0, 4.0)
-    inner = Join((Step(9.0, 7.0), Constant(1.0)), (5,))
-    assert extremes(Join((inner, Constant(8.0)), (20,))) == (1.0, 9.0)
-    assert extremes(lambda clock: 10.0 * clock) == (10.0, 10.0)
-
-
 def test_any_callable_is_a_schedule() -> None:
     half: Any = lambda clock: np.float32(clock / 2)
     assert value_at(half, 3) == 1.5
@@ -276,3 +267,11 @@ def test_any_callable_is_a_schedule() -> None:
 def test_nonsense_from_a_schedule_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match="at 12"):
         value_at(lambda clock: value, 12)
+
+
+def test_extremes_by_hand() -> None:
+    assert extremes(Step(2.0, 0.5)) == (0.5, 2.0)
+    assert extremes(Piecewise((4.0, 1.0, 2.0), (1, 2))) == (1.0, 4.0)
+    inner = Join((Step(9.0, 7.0), Constant(1.0)), (5,))
+    assert extremes(Join((inner, Constant(8.0)), (20,))) == (1.0, 9.0)
+    assert extremes(lambda clock: 10.0 * clock) == (10.0, 10.0)

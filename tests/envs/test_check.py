@@ -174,7 +174,7 @@ class Numbered(Tanks):
     [
         (Wearing, "It drifts on its own"),
         (Unseeded, "The same seed and actions give another episode"),
-        (Numbered, "A second instance gives another episode"),
+        (Numbered, "A second instance"),
     ],
 )
 def test_repeatability(make: Callable[[], Any], start: str) -> None:

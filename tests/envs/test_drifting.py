@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from driftrl.config.run import EnvironmentConfig
-from driftrl.drift.schedules import (
-    Constant,
-    Cyclic,
-    Exponential,
-    Join,
-    RandomWalk,
-    Schedule,
-    Step,
-)
+from driftrl.drift.schedules import Constant, Join, RandomWalk, Schedule, Step
 from driftrl.envs.drifting import freeze, make_env
 from driftrl.errors import InputError
 from rollout import moves, play
@@ -88,9 +80,6 @@ def test_process_noise_has_the_stated_size() -> None:
 @pytest.mark.parametrize(
     "schedule",
     [
-        Step(2.0, -1.0, start=100),
-        Exponential(2.0, -1.0, rate=0.01),
-        Cyclic(2.0, -1.0, start=30),
         RandomWalk(2.0, -1.0, initial=1.0),
         Join(parts=(Constant(), Step(2.0, -1.0), Constant()), boundaries=(5, 20)),
     ],

@@ -28,6 +28,8 @@ def few_episodes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pendulum, "PUSHES", (0, 10, 20))
         patch.setattr(pendulum, "VARIED_ROUNDS", 1)
+        patch.setattr(pendulum, "ROUNDS", 2)
+        patch.setattr(pendulum, "ITERATIONS", 100)
         patch.setattr(pendulum, "EPISODES", 256)
         yield
 

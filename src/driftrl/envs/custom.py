@@ -66,14 +66,7 @@ def load_factory(path: str) -> Callable[[], Any]:
     """Import what makes the environment of "module:factory"."""
     if path in gymnasium.registry:
         raise registered(path)
-    factory = load_object(path)
-    require(callable(factory), f"{path!r} is {factory!r}, not a function or class.")
-    if (mismatch := _mismatch(factory)) is not None:
-        raise InputError(
-            f"{path!r} can't be called without arguments: {mismatch}. Name a function "
-            "without arguments that makes the environment."
-        )
-    return factory
+    return load_object(path)
 
 
 def registered(name: str) -> InputError:
@@ -91,7 +84,8 @@ def make(factory: Callable[[], Any], name: str) -> Env:
         env = factory()
     except Exception as error:
         raise InputError(
-            f"Making the environment {name!r} failed: {type(error).__name__}: {error}"
+            f"Making the environment by calling {name!r} without arguments failed: "
+            f"{type(error).__name__}: {error}"
         ) from error
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"{name!r} made {env!r}, which is not a gymnasium.Env.")
@@ -118,10 +112,8 @@ def name_of(env: Env) -> str:
 def declared_steps(env: Env) -> int | None:
     """Return the longest possible episode, if the environment declares it."""
     limit = env.spec.max_episode_steps if env.spec is not None else None
-    wrapper: Any = env
-    while limit is None and isinstance(wrapper, gymnasium.Wrapper):
-        limit = getattr(wrapper, "_max_episode_steps", None)
-        wrapper = wrapper.env
+    if limit is None and env.has_wrapper_attr("_max_episode_steps"):
+        limit = env.get_wrapper_attr("_max_episode_steps")
     return limit
 
 
@@ -158,24 +150,15 @@ def check_reset(env: Env) -> None:
     """Refuse an environment whose reset, or a wrapper's, takes no seed or options."""
     layer: Any = env
     while layer is not None:
-        mismatch = _mismatch(layer.reset, seed=None, options=None)
-        require(
-            mismatch is None,
-            f"reset() of {type(layer).__name__} can't be called with seed and options "
-            f"({mismatch}): write it as def reset(self, *, seed=None, options=None).",
-        )
+        try:
+            inspect.signature(layer.reset).bind(seed=None, options=None)
+        except TypeError as error:
+            raise InputError(
+                f"reset() of {type(layer).__name__} can't be called with seed and "
+                f"options ({error}): write it as def reset(self, *, seed=None, "
+                "options=None)."
+            ) from None
         layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
-
-
-def _mismatch(function: Callable[..., Any], **arguments: None) -> str | None:
-    """Return why a function can't be called with just these arguments, if so."""
-    try:
-        inspect.signature(function).bind(**arguments)
-    except TypeError as error:
-        return str(error)
-    except ValueError:  # built-in functions may have no signature
-        return None
-    return None
 
 
 def custom_task(

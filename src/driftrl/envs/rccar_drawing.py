@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from gymnasium.error import DependencyNotInstalled
 from jaxtyping import Float, UInt8
 
 from driftrl.envs.rccar import ARENA, GOAL, START, CarParameters
@@ -72,12 +71,13 @@ def draw(
 
     The front wheels are turned by ``steering``, in [−1, 1].
     """
+    from PIL import ImageDraw
+
     canvas = _background().copy()
-    pencil = _pillow("ImageDraw").Draw(canvas)
+    pencil = ImageDraw.Draw(canvas)
     angles = slide(trail, parameters)[1:].tolist()
-    for (a, b), angle in zip(
-        pairwise(_pixels(trail[:, :2]).tolist()), angles, strict=True
-    ):
+    pieces = pairwise(_pixels(trail[:, :2]).tolist())
+    for (a, b), angle in zip(pieces, angles, strict=True):
         pencil.line([*a, *b], fill=colour_of(angle), width=4 * _OVERSAMPLING)
     x, y, heading = trail[-1, :3].tolist()
     pose = (x, y, heading + float(parameters.angle_offset))
@@ -100,11 +100,13 @@ def _draw_car(pencil: Any, pose: Pose, delta: float, parameters: CarParameters) 
 
 @functools.cache
 def _background() -> Any:
+    from PIL import Image, ImageDraw
+
     (left, right), (low, high) = VIEW
     scale = PIXELS_PER_METRE * _OVERSAMPLING
     size = (round((right - left) * scale), round((high - low) * scale))
-    canvas = _pillow("Image").new("RGB", size, _FLOOR)
-    pencil = _pillow("ImageDraw").Draw(canvas)
+    canvas = Image.new("RGB", size, _FLOOR)
+    pencil = ImageDraw.Draw(canvas)
     (west, east), (south, north) = ARENA
     corners = _pixels(np.array([(west, north), (east, south)]))
     pencil.rectangle(corners.ravel().tolist(), fill=_FIELD)
@@ -139,14 +141,3 @@ def _pixels(points: Points) -> Points:
 def _fill(pencil: Any, points: Points, pose: Pose, colour: Colour) -> None:
     corners = _pixels(_moved(points, pose)).tolist()
     pencil.polygon([*map(tuple, corners)], fill=colour)
-
-
-def _pillow(name: str) -> Any:
-    try:
-        import PIL.Image
-        import PIL.ImageDraw
-    except ImportError as error:
-        raise DependencyNotInstalled(
-            "The car is drawn with Pillow: pip install 'driftrl[video]'."
-        ) from error
-    return getattr(PIL, name)

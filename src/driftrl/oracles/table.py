@@ -137,11 +137,7 @@ class OracleTable:
                 error = max(entry.error, floor - entry.value)
                 entry = replace(entry, value=floor, error=error)
             entries.append(entry)
-        count = sum(new != old for new, old in zip(entries, self.entries, strict=True))
-        note = (
-            f"{count} of {len(entries)} values are the best return of a run, which was "
-            "higher."
-        )
+        note = "Where a run achieved more, J* is the best return of a run."
         return OracleTable(tuple(entries), f"{self.provenance} {note}")
 
 
