@@ -66,7 +66,9 @@ def load_factory(path: str) -> Callable[[], Any]:
     """Import what makes the environment of "module:factory"."""
     if path in gymnasium.registry:
         raise registered(path)
-    return load_object(path)
+    factory = load_object(path)
+    require(callable(factory), f"{path!r} is {factory!r}, not a function or class.")
+    return factory
 
 
 def registered(name: str) -> InputError:
