@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.config.run import EnvironmentConfig, ExtraDrift, RunConfig
+from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict, to_dict
 from driftrl.drift.schedules import Constant, Exponential, Linear, Unknown
 from driftrl.envs.custom import (
@@ -17,7 +17,7 @@ from driftrl.envs.custom import (
     custom_task,
     sized_task,
 )
-from driftrl.envs.drifting import DriftingEnv, environment_of, freeze, make_env
+from driftrl.envs.drifting import DriftingEnv, environment_of, freeze
 from driftrl.envs.tasks import configure, task_of_run
 from driftrl.errors import InputError
 
@@ -220,13 +220,6 @@ def test_the_same_task_from_settings() -> None:
 def test_settings_that_do_not_fit(changes: dict[str, Any], value: str) -> None:
     with pytest.raises(InputError, match=value):
         environment_of(configure(f"{HERE}:Press", "sombrl", changes))
-
-
-def test_a_parameter_has_one_schedule() -> None:
-    extra = (ExtraDrift("mass", Constant(1.0)),)
-    task = custom_task(SettablePress(), parameter="mass", drift=Constant(1.0))
-    with pytest.raises(InputError, match="'mass'"):
-        make_env(task, extra_drifts=extra)
 
 
 def test_a_machine_that_a_session_drives() -> None:

@@ -223,13 +223,6 @@ def test_tyres_push_with_at_most_their_grip() -> None:
     np.testing.assert_allclose(forces, -forces[::-1], atol=1e-9)
 
 
-def test_a_slide_is_braked_by_no_more_than_the_grip() -> None:
-    states = drive((0.0, 0.0, 0.0, 0.1, 2.0, 0.0), held(0.0, 0.0, 10))
-    braking = -np.diff(states[:, 4]) / DT
-    assert braking.max() < (0.4 + 0.3) * 9.81 / 1.65  # 4.16 m/s²
-    assert braking.min() > 3.0
-
-
 def test_energy_never_grows_without_throttle() -> None:
     states = moving_forwards(COUNT)
     actions = np.random.default_rng(2).uniform(-1, 1, (COUNT, 2)) * [1.0, 0.0]

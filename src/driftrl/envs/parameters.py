@@ -24,7 +24,7 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from driftrl.errors import InputError, require, unknown_name
+from driftrl.errors import require, unknown_name
 
 Setter = Callable[[float], None]
 SetterOf = Callable[[mujoco.MjModel, int | None], Setter]
@@ -193,9 +193,7 @@ def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> BoundParamet
     """
     name, colon, target = text.partition(":")
     if name not in PARAMETERS:
-        raise InputError(
-            f"Task {task!r}: {unknown_name('parameter', name, PARAMETERS)}"
-        )
+        raise unknown_name(f"parameter of task {task!r}:", name, PARAMETERS)
     row = PARAMETERS[name]
     require(
         row.present(model),
@@ -245,10 +243,5 @@ def _target(row: Parameter, target: str, model: mujoco.MjModel, task: str) -> in
     names = {i: mujoco.mj_id2name(model, kind, i) for i in range(first, count)}
     spelled = {str(i): i for i in names} | {n: i for i, n in names.items() if n}
     if target not in spelled:
-        listed = ", ".join(f"{i} ({n})" if n else f"{i}" for i, n in names.items())
-        plural = "bodies" if row.target == "body" else "actuators"
-        raise InputError(
-            f"Task {task!r} has no {row.target} {target!r} for parameter "
-            f"{row.name!r}. Its {plural} are {listed}."
-        )
+        raise unknown_name(f"{row.target} of task {task!r}:", target, spelled)
     return spelled[target]

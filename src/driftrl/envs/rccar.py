@@ -360,11 +360,8 @@ class RCCarPlant(Plant):
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set any of ``NOMINAL_THETA``; delays count from the next reset."""
         for name, value in values.items():
-            require(
-                name in NOMINAL_THETA,
-                f"The car has no parameter {name!r}; it has "
-                f"{', '.join(sorted(NOMINAL_THETA))}.",
-            )
+            if name not in NOMINAL_THETA:
+                raise unknown_name("parameter of the car", name, NOMINAL_THETA)
             require(
                 math.isfinite(value) and value >= 0,
                 f"The car's {name} must be a number of at least 0, received {value!r}.",
