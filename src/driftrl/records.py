@@ -226,8 +226,8 @@ def _from_json(row: dict[str, Any], name: str, where: str) -> Any:
     if kind is int and type(value) is int and _LEAST[name] <= value <= _MOST:
         return value
     # The comparison is exact, also for integers too large for a float.
-    is_number = kind in (float, _OPTIONAL_FLOAT) and type(value) in (int, float)
-    if is_number and abs(value) <= _LARGEST:
+    is_float = kind in (float, _OPTIONAL_FLOAT) and type(value) is not bool
+    if is_float and isinstance(value, int | float) and abs(value) <= _LARGEST:
         return float(value)
     shown = type(value).__name__ if isinstance(value, list | dict) else str(value)[:40]
     wanted = getattr(kind, "__name__", "float")

@@ -47,6 +47,7 @@ class Job(Protocol):
     @property
     def is_running(self) -> bool:
         """False while it waits in a queue."""
+        ...
 
     def ended(self) -> Ended | None:
         """Return how it ended, or None while it has not."""
@@ -62,9 +63,11 @@ class Engine(Protocol):
     @property
     def max_jobs(self) -> int:
         """Jobs it accepts at a time; those it can't run yet wait in its queue."""
+        ...
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Start runs in their directories, in this order."""
+        ...
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         """Release the engine; there are unfinished jobs if the user stops a study."""

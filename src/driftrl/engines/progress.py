@@ -180,8 +180,8 @@ def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
         state = "running"
     else:
         state = "failed" if error else "stopped" if episodes else "waiting"
-        for of_run, of_job in _JOB_STATES.items() if job is not None else ():
-            state = of_run if job["state"] in of_job else state
+        for of_run, of_job in _JOB_STATES.items():
+            state = of_run if job and job["state"] in of_job else state
     evaluated = newest.get("return_eval")
     seconds = [row["wall_s"] for row in rows if row.get("wall_s") is not None]
     return RunProgress(
