@@ -228,11 +228,12 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Ask for an episode and wait for its start, for as long as that takes."""
         if not self._settled:
             robot = self._connect()
-            require(
-                robot == self.robot,
-                f"Another robot answers at {self._address} than before: {robot}, "
-                f"where {self.robot} was.",
-            )
+            if robot != self.robot:
+                self._disconnect()
+                raise InputError(
+                    f"Another robot answers at {self._address} than before: {robot}, "
+                    f"where {self.robot} was."
+                )
         # Until the start is here, what arrives may belong to an attempt before.
         self._settled = False
         self._send(begin)
