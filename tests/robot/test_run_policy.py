@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.robot.controller import Controller, run_policy
+from driftrl.robot.controller import Actor, Controller, run_policy
 from driftrl.robot.event_log import Event, EventLog, Finished, Halted
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import Begin
@@ -74,19 +74,13 @@ def test_a_slow_policy_misses_its_deadline(point_mass: ModuleType) -> None:
 
 
 def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
-    class Slow:
+    class Slow(Actor):
         """Takes as long to be shown an observation as it has to answer it."""
-
-        def prepare(self) -> None:
-            pass
 
         def show(self, step: int, sample: Sample) -> None:
             time.sleep(0.011)
 
         def act(self, step: int, deadline: float) -> None:
-            raise AssertionError
-
-        def idle(self, step: int, until: float) -> None:
             raise AssertionError
 
     driven = drive(point_mass, Timing(period=0.02), [])

@@ -32,11 +32,6 @@ def array(*values: float) -> np.ndarray:
     return np.array(values, np.float64)
 
 
-def test_actions_are_clipped() -> None:
-    found = limited(array(-3.0, 0.25, 1.5), array(0.0, 0.0, 0.0), 2.0)
-    assert found.tolist() == [-1.0, 0.25, 1.0]
-
-
 @given(st.tuples(ENTRIES, ENTRIES), st.tuples(ENTRIES, ENTRIES), st.floats(0.01, 2))
 def test_a_limited_action_is_the_nearest_allowed(
     values: tuple[float, float], before: tuple[float, float], rate: float

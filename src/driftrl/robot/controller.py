@@ -8,10 +8,10 @@ import contextlib
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,21 +29,24 @@ _LAST_STOP = 1.0
 _READY_WAIT = 0.01  # s, between two looks at whether the machine is at its start
 
 
-@runtime_checkable
-class Actor(Protocol):
+class Actor(ABC):
     """Who answers the observations of an episode; it may raise ``Interrupted``."""
 
     def prepare(self) -> None:
         """Be called again and again while the machine goes to its start."""
+        return
 
+    @abstractmethod
     def show(self, step: int, sample: Sample) -> None:
         """Be shown observation k."""
 
+    @abstractmethod
     def act(self, step: int, deadline: float) -> np.ndarray | None:
         """Return the action of step k; None if there is none before the deadline."""
 
     def idle(self, step: int, until: float) -> None:
         """Pass the time until observation k is due."""
+        time.sleep(max(0.0, until - now()))
 
 
 class Controller:
@@ -258,14 +261,11 @@ class Controller:
         self.log.close()
 
 
-class _PolicyActor:
+class _PolicyActor(Actor):
     """Answers by a policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self._obs = policy, np.zeros(0)
-
-    def prepare(self) -> None:
-        return
 
     def show(self, step: int, sample: Sample) -> None:
         self._obs = sample.obs
@@ -273,9 +273,6 @@ class _PolicyActor:
     def act(self, step: int, deadline: float) -> np.ndarray | None:
         action = np.asarray(self._policy(self._obs), np.float64)
         return action if now() <= deadline else None
-
-    def idle(self, step: int, until: float) -> None:
-        time.sleep(max(0.0, until - now()))
 
 
 def run_policy(

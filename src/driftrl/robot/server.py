@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 
-from driftrl.robot.controller import Controller, now
+from driftrl.robot.controller import Actor, Controller, now
 from driftrl.robot.event_log import Contact
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import (
@@ -49,7 +49,7 @@ class _Superseded(Interrupted):
         self.begin = begin
 
 
-class Robot:
+class Robot(Actor):
     """A driven machine, served at an address."""
 
     def __init__(self, controller: Controller, address: str, token: str = "") -> None:
