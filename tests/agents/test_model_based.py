@@ -124,18 +124,10 @@ def test_neither_padding_nor_the_start_of_the_ring_matters(
 )
 def test_optimism_reaches_the_critics(placement: Any) -> None:
     imagination = ImaginationConfig(horizon=2, placement=placement)
-    greedy, optimistic = (
-        trained(
-            replace(
-                CONFIG,
-                imagination=imagination,
-                optimism=DeepOptimismConfig(weight=weight),
-            )
-        )
-        for weight in (0.0, 5.0)
-    )
+    config = replace(CONFIG, imagination=imagination)
+    greedy = trained(replace(config, optimism=DeepOptimismConfig(weight=0.0)))
     # A bonus is never negative, so it raises the values.
-    assert value_of(optimistic) > value_of(greedy)
+    assert value_of(trained(config)) > value_of(greedy)
 
 
 def huge(prediction: EnsemblePrediction) -> Array:

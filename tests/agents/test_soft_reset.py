@@ -56,15 +56,6 @@ def test_rate_0_changes_nothing_at_all() -> None:
     assert same(mix(jnp.array(jnp.nan), jnp.array(2.0), 1.0), jnp.array(2.0))
 
 
-def test_rate_1_is_a_fresh_agent() -> None:
-    found = soft_reset(learned(), fresh(), 1.0)
-    assert same(found.actor, fresh().actor)
-    assert same(found.critics, fresh().critics)
-    assert same(found.target_critics, fresh().critics)
-    assert same(found.actor_optimiser, fresh().actor_optimiser)
-    assert same(found.critic_optimiser, fresh().critic_optimiser)
-
-
 def test_networks_are_mixed_and_optimisers_restart() -> None:
     found = soft_reset(learned(), fresh(), 0.2)
     for part in ("actor", "critics"):

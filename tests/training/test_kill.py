@@ -86,12 +86,6 @@ def test_two_kills(
 
 @pytest.mark.kill
 @pytest.mark.slow
-def test_twenty_kills(tiny: RunConfig, tmp_path: Path) -> None:
-    check(overridden(tiny, {"episodes": 200}), tmp_path, kills=20)
-
-
-@pytest.mark.kill
-@pytest.mark.slow
 @pytest.mark.parametrize("when", ["episode", "step"])
 def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) -> None:
     """The last checkpoint, with all networks and optimisers, is the same too."""
