@@ -250,7 +250,7 @@ def test_released_episodes_keep_their_number_and_length() -> None:
     memory.release(before=2)  # what is gone stays gone
     assert memory.lengths == (4, 1, 7) and len(memory) == 3
     assert len(memory.since(3)) == 7 and memory.since(3).offset == 5
-    with pytest.raises(InputError, match=r"Episode 2 was released.*from 3 on"):
+    with pytest.raises(InputError, match="Episode 2 was released"):
         memory.since(2)
     with pytest.raises(InputError, match="Episode 1 was released"):
         memory.episode(1)
@@ -277,7 +277,7 @@ def test_what_was_handed_out_never_changes(steps: list[tuple[int, int]]) -> None
         lived.append(_episode(length, seed, terminated=seed % 2 == 0))
         memory.append(lived[-1])
         first = min(forgotten, len(lived)) + 1
-        if first >= memory._first_held:
+        if memory._is_held(first):
             given_out.append((first, memory.since(first)))
         memory.release(before=first)
     expected = _joined(lived)

@@ -302,20 +302,6 @@ def test_clock_of_each_rule_by_hand() -> None:
     assert rounds(Doubling(scheme="window"), lengths) == [2, 4, 6, 8, 11]
 
 
-@given(
-    period=st.integers(1, 7),
-    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=30),
-)
-def test_reset_comes_round_exactly_when_it_forgets(
-    period: int, lengths: list[int]
-) -> None:
-    rule = Reset(period=period)
-    numbers = range(1, len(lengths) + 2)
-    first = [rule.first_retained(n, Evidence(tuple(lengths[: n - 1]))) for n in numbers]
-    changed = [n for n in numbers[1:] if first[n - 1] != first[n - 2]]
-    assert rounds(rule, lengths) == changed
-
-
 def test_another_rule_keeps_what_was_forgotten_by_hand() -> None:
     assert replace_rule(KeepAll(), Window(3)) == Window(3)
     assert replace_rule(forget_before(Window(6), 4), Window(5)) == Since(4, Window(5))

@@ -108,7 +108,7 @@ def test_evaluation_of_a_deterministic_system_with_one_plan_equals_a_rollout(
 def test_resumed_equals_uninterrupted(
     tiny: RunConfig, tmp_path: Path, rule: ForgettingRule
 ) -> None:
-    """Episode 3 of this run extends a factor: the one that was stored, bit for bit."""
+    """Episode 3 of this run keeps the stored hyperparameters, bit for bit."""
     config = dataclasses.replace(tiny, forgetting=rule)
     whole = run(config, tmp_path / "whole")
     for last in (1, 2, 3):

@@ -32,7 +32,6 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from driftrl.agents.replay import Batch, DeviceReplay
 from driftrl.config.deep import SACConfig
-from driftrl.errors import require
 from driftrl.models.networks import (
     HIDDEN_GAIN,
     MLP,
@@ -126,11 +125,6 @@ def init(
     state_size: int, action_size: int, config: SACConfig, *, key: Key[Array, ""]
 ) -> SACState:
     """Return fresh networks; the targets start as copies of the critics."""
-    require(
-        state_size >= 1 and action_size >= 1,
-        "SAC needs at least one state and one action dimension, received "
-        f"{state_size} and {action_size}.",
-    )
     actor_key, *critic_keys = jax.random.split(key, 3)
     sizes = (state_size, *config.hidden, 2 * action_size)
     actor = MLP(sizes, jax.nn.relu, last_gain=1.0, key=actor_key)

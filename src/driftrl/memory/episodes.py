@@ -15,7 +15,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from driftrl.errors import CorruptFile, require
+from driftrl.errors import CorruptFile, InputError, require
 from driftrl.io import flush_directory, read_arrays, write_atomically
 from driftrl.memory.forgetting import EpisodeSummary, Evidence
 from driftrl.types import Data, Episode, Precision
@@ -63,7 +63,6 @@ class EpisodeMemory:
         self._sizes = (state_size, action_size)
         self._history: list[EpisodeSummary] = []
         self._bounds = [0]  # transitions before every episode, and before the next
-        self._first_held = 1
         states = np.zeros((0, state_size), precision)
         self._blank = {
             "obs": states,
@@ -127,12 +126,10 @@ class EpisodeMemory:
             self._columns.skip(summary.length)
             self._bounds.append(self._columns.end)
             self._history.append(summary)
-        self._first_held = len(self) + 1
 
     def release(self, before: int) -> None:
         """Free the arrays of the episodes before a number; their files stay."""
-        self._first_held = max(self._first_held, min(before, len(self) + 1))
-        self._columns.release(before=self._bounds[self._first_held - 1])
+        self._columns.release(before=self._bounds[min(before, len(self) + 1) - 1])
 
     def episode(self, number: int) -> Episode:
         """Return one episode by its number, from 1; a released one from its file."""
@@ -141,10 +138,11 @@ class EpisodeMemory:
             f"There is no episode {number}: the memory holds {len(self)} episodes, "
             f"numbered from 1.",
         )
-        if number < self._first_held and self.directory is not None:
+        if not self._is_held(number):
+            if self.directory is None:
+                raise InputError(f"Episode {number} was released, and has no file.")
             length = self._history[number - 1].length
             return load_episode(self.directory, number, length)
-        self._require_held(number)
         rows = self._columns.rows(self._bounds[number - 1], self._bounds[number])
         ends = rows.pop("terminated")
         return Episode(**rows, terminated=bool(ends[-1]))
@@ -160,9 +158,8 @@ class EpisodeMemory:
             f"The first retained episode must be at least 1 and at most "
             f"{len(self) + 1}, the next one; received {first}.",
         )
-        if first < self._first_held and self.directory is not None:
+        if not self._is_held(first):
             self._recall(first)
-        self._require_held(first)
         offset, end = self._bounds[first - 1], self._bounds[-1]
         rows = self._columns.rows(offset, end)
         return Data(**rows, offset=offset, origin=self)
@@ -173,7 +170,7 @@ class EpisodeMemory:
         columns.skip(self._bounds[first - 1])
         for number in range(first, len(self) + 1):
             self._store(columns, self.episode(number))
-        self._columns, self._first_held = columns, first
+        self._columns = columns
 
     def _store(self, columns: "Columns", episode: Episode) -> None:
         sizes = (episode.obs.shape[1], episode.actions.shape[1])
@@ -187,12 +184,8 @@ class EpisodeMemory:
         arrays = {name: getattr(episode, name) for name in _ARRAYS}
         columns.append({**arrays, "terminated": ends})
 
-    def _require_held(self, number: int) -> None:
-        require(
-            number >= self._first_held,
-            f"Episode {number} was released: the memory holds episodes from "
-            f"{self._first_held} on.",
-        )
+    def _is_held(self, number: int) -> bool:
+        return self._bounds[number - 1] >= self._columns.first
 
 
 class Columns:

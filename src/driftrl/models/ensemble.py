@@ -17,7 +17,6 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from driftrl.config.deep import EnsembleConfig
-from driftrl.errors import require
 from driftrl.models.networks import (
     HIDDEN_GAIN,
     MLP,
@@ -92,11 +91,6 @@ def initial_state(
     state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
 ) -> EnsembleState:
     """Return fresh networks, drawn independently, without normalisation."""
-    require(
-        state_size >= 1 and action_size >= 1,
-        "An ensemble needs at least one state and one action dimension, received "
-        f"{state_size} and {action_size}.",
-    )
     inputs, outputs = state_size + action_size, state_size + 1
     width = 2 * outputs if config.loss == "likelihood" else outputs
     sizes = (inputs, *config.hidden, width)

@@ -83,11 +83,6 @@ class Learner:
         return len(self.memory) + 1
 
     @property
-    def first_retained(self) -> int:
-        """m(n): the oldest episode that π_n was learned from."""
-        return self._first_retained
-
-    @property
     def forgetting(self) -> ForgettingRule:
         """The rule that chooses m(n)."""
         return self._forgetting
@@ -95,7 +90,8 @@ class Learner:
     @forgetting.setter
     def forgetting(self, rule: ForgettingRule) -> None:
         self._forgetting = rule
-        self._first_retained = self._ask_rule()
+        self.first_retained = self._ask_rule()
+        """m(n): the oldest episode that π_n was learned from."""
 
     @property
     def steps_taken(self) -> int | None:
@@ -233,7 +229,7 @@ class Learner:
         at_least("updates", updates or 0, 0)
         at_least("seconds", seconds or 0.0, 0)
         episode, theta = self._unlearned
-        policy, first = self.policy, self._first_retained
+        policy, first = self.policy, self.first_retained
         metrics = policy.model_metrics(episode)
         record = EpisodeRecord(
             episode=self.number,
@@ -260,9 +256,9 @@ class Learner:
             updates=updates,
             seconds=seconds,
         )
-        self._first_retained = self._ask_rule()
+        self.first_retained = self._ask_rule()
         data = self._retained()
-        self.memory.release(before=self._first_retained)
+        self.memory.release(before=self.first_retained)
         key = key_for(self._seed, Purpose.LEARNING, following)
         self.state = self._agent.learn(self.state, data, context, key=key)
         self.policy = self._agent.policy(self.state)
@@ -270,7 +266,7 @@ class Learner:
         return replace(record, wall_s=time.perf_counter() - self._began)
 
     def _retained(self) -> Data:
-        return self.memory.since(self._first_retained)
+        return self.memory.since(self.first_retained)
 
     def _ask_rule(self) -> int:
         evidence = self.memory.evidence
