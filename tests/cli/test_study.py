@@ -67,7 +67,8 @@ def test_a_changed_study_is_not_taken_for_the_one_that_was_run(
     out.mkdir()
     (out / "study.toml").write_text("as it was")
     for run in read_study(study).runs():
-        (out / run.name / "checkpoint" / "000002").mkdir(parents=True)
+        (out / run.name / "checkpoint").mkdir(parents=True)
+        (out / run.name / "checkpoint" / "000002.npz").touch()
         table = to_dict(run) | {"versions": {"driftrl": driftrl.__version__}}
         (out / run.name / "config.toml").write_text(toml_text(table))
     study.write_text(f"{_STUDY}drift = {{ rate = 0.125 }}\n")
