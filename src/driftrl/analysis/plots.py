@@ -235,25 +235,28 @@ def problems(frame: pl.DataFrame) -> Figure:
             len(keys), len(frames), sharex="col", squeeze=False, height_ratios=shares
         )
         leaders: dict[tuple[str, ...], np.ndarray] = {}
-        for column, panels, rows in zip(grid.T, drawn, frames.values(), strict=True):
-            leader = leaders.setdefault((rows["task"][0], *panels), column)
+        for column, panels, label in zip(grid.T, drawn, frames, strict=True):
+            known = [key for key in keys if key in panels]
+            leader = leaders.setdefault((frames[label]["task"][0], *known), column)
             for axes, key, first in zip(column, keys, leader, strict=True):
                 axes.set_visible(key in panels)
                 if key in panels:
                     draw_panel(axes, panels[key], styles)
-                draw_episodes(axes, rows)
+                draw_episodes(axes, frames[label])
                 if axes is not first:
                     axes.sharey(first)
                     axes.tick_params(labelleft=False)
+            shown = [axes for axes in column if axes.get_visible()]
+            shown[0].set_title(problem_name(label), fontweight="bold")
+            shown[-1].tick_params(labelbottom=True)
         for row, key in zip(grid, keys, strict=True):
-            shown = [panels[key] for panels in drawn if key in panels]
+            at_zero = all(p[key].starts_at_zero for p in drawn if key in p)
             for axes in row:  # each column has fitted a shared axis to itself
                 axes.autoscale(axis="y")
-                if all(panel.starts_at_zero for panel in shown):
+                if at_zero:
                     axes.set_ylim(bottom=0)
-            row[0].set_ylabel(_AXIS_LABELS[key])
-        for axes, label in zip(grid[0], frames, strict=True):
-            axes.set_title(problem_name(label), fontweight="bold")
+            shown = [axes for axes in row if axes.get_visible()]
+            shown[0].set_ylabel(_AXIS_LABELS[key])
         figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
         figure.align_ylabels(grid[:, 0])
         draw_legend(figure, grid.flat)
