@@ -201,7 +201,8 @@ def _audit(argv: list[str]) -> None:
     print_table([*columns, "stale / fresh"], rows)
     if single:
         print("", *audits[0][1].summary(), sep="\n")
-    print(*reasons, sep="\n")
+    for reason in reasons:
+        print(reason)
 
 
 def _cells(result: Audit) -> list[str]:
