@@ -37,7 +37,7 @@ from driftrl.theory.confidence import (
     Scheme,
     Setting,
     calibration_bound,
-    coefficient_of,
+    drift_coefficient,
     information_gain,
     stale_data_bias,
     width_of,
@@ -229,7 +229,7 @@ def predict_with_bounds(
             episodes=settings.episodes,
             version=version,
         )
-        coefficient = coefficient_of(setting, gains[version], n - first, version)
+        coefficient = drift_coefficient(setting, gains[version], n - first, version)
         bounds[f"stationary_{version}"] = np.asarray(width * std)
         bounds[f"drift_{version}"] = calibration_bound(std, width, coefficient, drift)
     ends = settings.steps * np.arange(1, n - first + 1)

@@ -1,12 +1,15 @@
 """Records, runs and small configurations that tests of all areas share."""
 
 import contextlib
+import importlib.util
 import json
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -250,3 +253,14 @@ def driven(
         after = 0.9 * obs + gain * actions + noise * draw.standard_normal((steps, 1))
         episodes.append(Episode(obs, actions, -(obs[:, 0] ** 2), after, False))
     return episodes
+
+
+def script(name: str) -> ModuleType:
+    """Load a script of ``experiments``."""
+    path = Path(__file__).parents[1] / "experiments" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,15 +1,12 @@
 """The scripts in ``experiments``, with small arguments and on published records."""
 
-import importlib.util
 import json
-import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
-from tests.factories import record
+from tests.factories import record, script
 
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.tasks import configure
@@ -18,16 +15,6 @@ from driftrl.records import RecordWriter
 from driftrl.types import Episode
 
 ROOT = Path(__file__).parents[1]
-
-
-def script(name: str) -> ModuleType:
-    path = ROOT / "experiments" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_calibration_of_published_draws(

@@ -1,6 +1,5 @@
 """β and λ against numbers computed by hand, and constants that are refused."""
 
-import numpy as np
 import pytest
 
 from driftrl.errors import InputError
@@ -11,33 +10,20 @@ from driftrl.theory.confidence import (
     exploration_weight,
 )
 
-
-def width(gain: float, **changes: float) -> float:
-    settings = {
-        "rkhs_bound": 2.0,
-        "noise_std": 0.5,
-        "outputs": 3,
-        "failure_probability": 0.1,
-        **changes,
-    }
-    return float(confidence_width(gain, **settings))
+SETTING = Setting(rkhs_bound=2.0, noise_std=0.5, outputs=3, steps=40, reward_max=2.0)
 
 
-def test_full_reset_by_hand() -> None:
+def test_printed_width_by_hand() -> None:
     # 2 + 0.5·√(2(4 + 3·log 10)) = 2 + 0.5·√(2·10.907755…) = 4.335354…
-    assert width(4.0) == pytest.approx(2 + 0.5 * np.sqrt(2 * (4 + 3 * 2.302585093)))
-    assert width(4.0) == pytest.approx(4.335354, abs=1e-6)
-
-
-def test_sliding_window_by_hand() -> None:
-    # n·T = 400: 2 + 0.5·√(2(4 + 3·log 4000)) = 2 + 0.5·√57.76430
-    assert width(4.0, horizon_steps=400) == pytest.approx(5.8002, abs=1e-4)
+    assert float(confidence_width(SETTING, 4.0)) == pytest.approx(4.335354, abs=1e-6)
+    # A window, n·T = 400: 2 + 0.5·√(2(4 + 3·log 4000)) = 2 + 0.5·√57.76430
+    window = float(confidence_width(SETTING, 4.0, 400))
+    assert window == pytest.approx(5.8002, abs=1e-4)
 
 
 def test_weight_by_hand() -> None:
     # λ = R_max·T·β/σ = 2·40·3/0.5
-    found = exploration_weight(3.0, reward_max=2.0, steps=40, noise_std=0.5)
-    assert float(found) == 480.0
+    assert float(exploration_weight(SETTING, 3.0)) == 480.0
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,8 @@ from driftrl.theory.confidence import (
     Setting,
     Version,
     calibration_bound,
-    coefficient_of,
     confidence_width,
     corrected_confidence_width,
-    corrected_drift_coefficient,
     drift_coefficient,
     stale_data_bias,
     width_of,
@@ -25,25 +23,13 @@ SETTING = Setting(
 )
 
 
-def test_printed_coefficient_by_hand() -> None:
+def test_coefficients_by_hand() -> None:
+    setting = Setting(kernel_bound=1.5, noise_std=0.5, steps=4)
     # 2·1.5·√(4·1.25·5)/0.25 = 3·5/0.25
-    found = drift_coefficient(5.0, 4, kernel_bound=1.5, noise_std=0.5)
-    assert float(found) == pytest.approx(60.0)
-    assert float(drift_coefficient(0.0, 0, kernel_bound=1.0, noise_std=0.5)) == 0.0
-
-
-def test_corrected_coefficient_by_hand() -> None:
-    # 1.5·√16/(2·0.5)
-    found = corrected_drift_coefficient(16, kernel_bound=1.5, noise_std=0.5)
-    assert float(found) == pytest.approx(6.0)
-
-
-def test_corrected_width_by_hand() -> None:
-    # 2 + √(2(4 + log(3·5/0.1))), with log 150 = 5.010635
-    found = corrected_confidence_width(
-        4.0, rkhs_bound=2.0, outputs=3, failure_probability=0.1, data_sets=5
-    )
-    assert float(found) == pytest.approx(2 + np.sqrt(2 * 9.010635294))
+    assert float(drift_coefficient(setting, 5.0, 4, "printed")) == pytest.approx(60.0)
+    assert float(drift_coefficient(setting, 0.0, 0, "printed")) == 0.0
+    # 1.5·√16/(2·0.5), of transitions
+    assert float(drift_coefficient(setting, 5.0, 4)) == pytest.approx(6.0)
 
 
 def test_widths_of_schemes() -> None:
@@ -51,25 +37,14 @@ def test_widths_of_schemes() -> None:
         options = {"scheme": scheme, "version": version, "span": 4}
         return float(width_of(SETTING, 4.0, episode=7, episodes=10, **options))
 
-    common = {"rkhs_bound": 2.0, "outputs": 3, "failure_probability": 0.1}
-    printed = {**common, "noise_std": 0.5}
-    reset = float(confidence_width(4.0, **printed))
+    reset = float(confidence_width(SETTING, 4.0))
     assert width("reset", "printed") == width("keep_all", "printed") == reset
-    window = float(confidence_width(4.0, **printed, horizon_steps=280))
-    assert width("window", "printed") == window
+    assert width("window", "printed") == float(confidence_width(SETTING, 4.0, 280))
     sets_of: dict[Scheme, int] = {"keep_all": 1, "reset": 3, "window": 10}
     for scheme, sets in sets_of.items():
-        expected = corrected_confidence_width(4.0, **common, data_sets=sets)
-        assert width(scheme, "corrected") == float(expected)
-
-
-def test_coefficients_count_episodes_or_transitions() -> None:
-    printed = coefficient_of(SETTING, 5.0, 4, "printed")
-    assert float(printed) == float(
-        drift_coefficient(5.0, 4, kernel_bound=1.0, noise_std=0.5)
-    )
-    corrected = coefficient_of(SETTING, 5.0, 4)
-    assert float(corrected) == pytest.approx(np.sqrt(160))  # √(4·40)/(2·0.5)
+        # 2 + √(2(4 + log(3·D/0.1)))
+        expected = 2 + np.sqrt(2 * (4 + np.log(3 * sets / 0.1)))
+        assert width(scheme, "corrected") == pytest.approx(expected)
 
 
 def test_calibration_bound_takes_arrays() -> None:
@@ -121,7 +96,7 @@ def test_printed_coefficient_is_too_small_for_long_episodes() -> None:
             episodes=3,
             version=version,
         )
-        coefficient = coefficient_of(setting, gain, 2, version)
+        coefficient = drift_coefficient(setting, gain, 2, version)
         return float(calibration_bound(std, width, coefficient, 2 * bound))
 
     assert error == pytest.approx(44.7, abs=0.1)
@@ -139,9 +114,9 @@ def test_printed_width_is_too_narrow_for_little_noise() -> None:
     targets = bound + noise * rng.standard_normal((2000, seen))
     mean = targets.sum(axis=1) / (seen + noise**2)
     std = np.sqrt(noise**2 / (seen + noise**2))
-    settings = {"rkhs_bound": bound, "outputs": 1, "failure_probability": 0.1}
-    printed = confidence_width(gain, noise_std=noise, **settings)
-    corrected = corrected_confidence_width(gain, **settings)
+    setting = Setting(rkhs_bound=bound, noise_std=noise)
+    printed = confidence_width(setting, gain)
+    corrected = corrected_confidence_width(setting, gain)
     errors = np.abs(mean - bound) / std
     assert np.mean(errors <= printed) < 0.2
     assert np.mean(errors <= corrected) >= 0.9
@@ -177,7 +152,7 @@ def test_stale_data_bias_is_at_most_the_corrected_term(seed: int) -> None:
     _, kernel, weights = stale_problem(seed)
     increments = np.random.default_rng(seed).uniform(0, 1, (3, 2))
     bias = stale_data_bias(kernel, weights, [4, 8, 13], increments)
-    worst = corrected_drift_coefficient(13, kernel_bound=1.0, noise_std=0.1)
+    worst = drift_coefficient(Setting(), 0.0, 13)
     assert bias.shape == (3, 2)
     assert np.all(bias <= worst * increments.sum(axis=0) * (1 + 1e-9))
 
@@ -189,9 +164,9 @@ def test_resets_must_hold_together() -> None:
     seen = np.arange(1, steps + 1)
     mean, std = np.cumsum(noise, axis=-1) / (seen + 1), np.sqrt(1 / (seen + 1))
     gain = 0.5 * np.log1p(seen)
-    settings = {"rkhs_bound": 0.0, "outputs": 1, "failure_probability": delta}
-    printed = confidence_width(gain, noise_std=1.0, **settings)
-    corrected = corrected_confidence_width(gain, **settings, data_sets=blocks)
+    setting = Setting(rkhs_bound=0.0, noise_std=1.0, failure_probability=delta)
+    printed = confidence_width(setting, gain)
+    corrected = corrected_confidence_width(setting, gain, blocks)
     held = np.abs(mean) <= printed * std
     assert np.mean(held[:, 0].all(axis=-1)) >= 1 - delta
     assert np.mean(held.all(axis=(1, 2))) < 0.01

@@ -1,21 +1,20 @@
 """The bound's terms on a run's data: by hand, and by a dense Gaussian process."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from driftrl.theory.empirical_bound import (
-    EmpiricalBound,
-    drift_within,
-    empirical_bound,
-)
 from driftrl.theory.estimate_constants import estimate_constants
 from driftrl.theory.information import gain_of_kernel
 from driftrl.theory.nystrom import fit_features
 from driftrl.types import Episode
-from factories import driven
+from factories import driven, script
 
+bound_beside_regret = script("bound_beside_regret")
+drift_within = bound_beside_regret.drift_within
+empirical_bound = bound_beside_regret.empirical_bound
 WINDOW = np.array([1, 1, 1, 2, 3, 4])
 THETAS = np.array([1.0, 1.0, 1.0, 0.8, 0.6, 0.6])
 
@@ -26,7 +25,7 @@ def episodes() -> list[Episode]:
 
 
 @pytest.fixture(scope="module")
-def windowed(episodes: list[Episode]) -> EmpiricalBound:
+def windowed(episodes: list[Episode]) -> Any:
     return empirical_bound(episodes, WINDOW, THETAS)
 
 
@@ -38,7 +37,7 @@ def test_drift_within_by_hand() -> None:
 
 
 def test_uncertainty_and_gain_are_those_of_a_dense_process(
-    episodes: list[Episode], windowed: EmpiricalBound
+    episodes: list[Episode], windowed: Any
 ) -> None:
     features = fit_features(episodes)
     noise = windowed.setting.noise_std
@@ -68,7 +67,7 @@ def test_uncertainty_and_gain_are_those_of_a_dense_process(
 
 
 def test_drift_is_the_measured_variation_shared_out_over_theta(
-    episodes: list[Episode], windowed: EmpiricalBound
+    episodes: list[Episode], windowed: Any
 ) -> None:
     variation = estimate_constants(episodes, THETAS).variation
     assert variation > 0

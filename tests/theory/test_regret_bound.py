@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftrl.errors import InputError
-from driftrl.theory.confidence import Setting
+from driftrl.theory.confidence import Setting, exploration_weight
 from driftrl.theory.information import gain_of_kernel
 from driftrl.theory.regret_bound import (
     best_span,
@@ -29,7 +29,6 @@ from driftrl.theory.regret_bound import (
     tuned_span,
     uncertainty_along,
     uncertainty_bound,
-    uncertainty_weight,
     variance_constant,
 )
 
@@ -39,7 +38,7 @@ EPISODE = Setting(noise_std=0.5, steps=10, reward_max=2.0, kernel_bound=4.0, out
 
 def test_quantities_by_hand() -> None:
     # λ = 2·10/0.5·3, B = 7·2·100/0.5·0.25
-    assert float(uncertainty_weight(EPISODE, 3.0)) == 120.0
+    assert float(exploration_weight(EPISODE, 3.0)) == 120.0
     assert float(drift_penalty(EPISODE, 7.0, 0.25)) == 700.0
 
 
@@ -90,7 +89,7 @@ def test_performance_difference_of_known_systems() -> None:
         # β·σ(z) is the error, everywhere: Σ = T·error for β = 1.
         std = np.full((8, 1), error)
         bound = performance_difference_bound(
-            setting, uncertainty_weight(setting, 1.0), uncertainty_along(std), 0.0
+            setting, exploration_weight(setting, 1.0), uncertainty_along(std), 0.0
         )
         assert abs(returns[0] - returns[1]) <= float(bound) + 1e-12
 

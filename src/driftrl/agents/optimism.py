@@ -23,7 +23,7 @@ from driftrl.config.gp import TheoryConfig
 from driftrl.errors import InputError, require, unknown_name
 from driftrl.models.networks import apply_gradients, safe_sqrt
 from driftrl.plugins import load_object
-from driftrl.theory.confidence import confidence_width, exploration_weight
+from driftrl.theory.confidence import Setting, confidence_width, exploration_weight
 
 # λ stays within these bounds, which only guard the exponential.
 LOG_WEIGHT_RANGE = (math.log(1e-8), math.log(1e8))
@@ -154,18 +154,14 @@ def theory_weight(
     settings: TheoryConfig,
 ) -> float:
     """Return λ = R_max·T·β/σ, with β from the information gain of the data."""
-    width = confidence_width(
-        gain,
+    setting = Setting(
         rkhs_bound=settings.rkhs_bound,
         noise_std=noise_std,
         outputs=outputs,
         failure_probability=settings.failure_probability,
-        horizon_steps=context.episode * context.steps if context.sliding else 1,
-    )
-    weight = exploration_weight(
-        width,
-        reward_max=settings.reward_max,
         steps=context.steps,
-        noise_std=noise_std,
+        reward_max=settings.reward_max,
     )
-    return float(weight)
+    horizon = context.episode * context.steps if context.sliding else 1
+    width = confidence_width(setting, gain, horizon)
+    return float(exploration_weight(setting, width))

@@ -9,7 +9,6 @@ versions: ``printed`` is the paper's formula, letter by letter, and ``corrected`
 nearest one for which the proof goes through.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,16 +48,11 @@ class Setting:
         at_least("The number of outputs d_x", self.outputs, 1)
         at_least("The steps T of an episode", self.steps, 1)
         at_least("The largest reward R_max", self.reward_max, 0)
-        require_probability(self.failure_probability)
-
-
-def require_probability(value: float) -> None:
-    """Refuse a δ that does not lie strictly between 0 and 1."""
-    require(
-        math.isfinite(value) and 0 < value < 1,
-        "The failure probability δ must lie strictly between 0 and 1, received "
-        f"{value!r}.",
-    )
+        require(
+            0 < self.failure_probability < 1,
+            "The failure probability δ must lie strictly between 0 and 1, received "
+            f"{self.failure_probability!r}.",
+        )
 
 
 def require_episodes(episodes: int) -> None:
@@ -92,39 +86,20 @@ def information_gain(factor: Float[np.ndarray, "N N"], noise_std: float) -> floa
 
 
 def confidence_width(
-    gain: ArrayLike,
-    *,
-    rkhs_bound: float,
-    noise_std: float,
-    outputs: int,
-    failure_probability: float,
-    horizon_steps: ArrayLike = 1.0,
+    setting: Setting, gain: ArrayLike, horizon_steps: ArrayLike = 1.0
 ) -> Float[np.ndarray, "..."]:
     """Return β = B + σ·√(2(γ + d_x·log(n_T/δ))), as printed in Lemma 1.
 
     For a full reset (and for keeping all) n_T = 1; for a sliding window the bound holds
     at every step so far and ``horizon_steps`` = n·T.
     """
-    require_probability(failure_probability)
-    log_term = outputs * np.log(np.asarray(horizon_steps) / failure_probability)
-    width = rkhs_bound + noise_std * np.sqrt(2.0 * (np.asarray(gain) + log_term))
-    return np.asarray(width)
-
-
-def exploration_weight(
-    width: ArrayLike, *, reward_max: float, steps: int, noise_std: float
-) -> Float[np.ndarray, "..."]:
-    """Return λ = R_max·T/σ · β (eq: exploration bonus weight)."""
-    return np.asarray(reward_max * steps / noise_std * np.asarray(width))
+    logs = np.log(np.asarray(horizon_steps) / setting.failure_probability)
+    inside = 2.0 * (np.asarray(gain) + setting.outputs * logs)
+    return np.asarray(setting.rkhs_bound + setting.noise_std * np.sqrt(inside))
 
 
 def corrected_confidence_width(
-    gain: ArrayLike,
-    *,
-    rkhs_bound: float,
-    outputs: int,
-    failure_probability: float,
-    data_sets: ArrayLike = 1,
+    setting: Setting, gain: ArrayLike, data_sets: ArrayLike = 1
 ) -> Float[np.ndarray, "..."]:
     """Return β = B + √(2(γ + log(d_x·D/δ))), for D data sets begun afresh.
 
@@ -137,36 +112,9 @@ def corrected_confidence_width(
     inequality of Abbasi-Yadkori et al.).  The two σ cancel: the printed β has one too
     many, and is too narrow for σ < 1.  ``gain`` may be that of the data at hand.
     """
-    require_probability(failure_probability)
-    union = np.log(outputs * np.asarray(data_sets) / failure_probability)
-    return np.asarray(rkhs_bound + np.sqrt(2.0 * (np.asarray(gain) + union)))
-
-
-def drift_coefficient(
-    gain: ArrayLike, episodes: ArrayLike, *, kernel_bound: float, noise_std: float
-) -> Float[np.ndarray, "..."]:
-    """Return ξ_{n−m} = 2σ_max·√((n−m)(1+σ²)γ_{n−m})/σ², as printed in Lemma 1.
-
-    The formula counts episodes n − m; it can only be right if it counts transitions,
-    see ``corrected_drift_coefficient``.
-    """
-    inside = np.asarray(episodes) * (1.0 + noise_std**2) * np.asarray(gain)
-    return np.asarray(2.0 * kernel_bound * np.sqrt(inside) / noise_std**2)
-
-
-def corrected_drift_coefficient(
-    samples: ArrayLike, *, kernel_bound: float, noise_std: float
-) -> Float[np.ndarray, "..."]:
-    """Return ξ = σ_max·√M/(2σ), for M retained transitions.
-
-    What drift adds to the error is k(z)ᵀC⁻¹e with C = K + σ²I and e_i = f_n(z_i) −
-    f_{s(i)}(z_i), so |e_i| ≤ √σ_max·Σ‖f_{s+1} − f_s‖ and ‖e‖ ≤ √(M·σ_max)·Σ‖…‖.  The
-    eigenvalues κ of K enter ‖C⁻¹k(z)‖ as √κ/(κ + σ²) ≤ 1/(2σ), so that ‖C⁻¹k(z)‖ ≤
-    √σ_max/(2σ).  No γ is needed.  Half of this value is attained, so M
-    must count transitions: a printed ξ that counts episodes fails for long ones.
-    """
-    count = np.asarray(samples, dtype=np.float64)
-    return np.asarray(kernel_bound * np.sqrt(count) / (2.0 * noise_std))
+    union = setting.outputs * np.asarray(data_sets) / setting.failure_probability
+    inside = 2.0 * (np.asarray(gain) + np.log(union))
+    return np.asarray(setting.rkhs_bound + np.sqrt(inside))
 
 
 def width_of(
@@ -183,30 +131,41 @@ def width_of(
 
     The printed β of a window depends on n (``episode``), the corrected one on N.
     """
-    common = {
-        "rkhs_bound": setting.rkhs_bound,
-        "outputs": setting.outputs,
-        "failure_probability": setting.failure_probability,
-    }
     if version == "corrected":
         count = data_sets(scheme, span, episodes)
-        return corrected_confidence_width(gain, data_sets=count, **common)
+        return corrected_confidence_width(setting, gain, count)
     steps = np.asarray(episode) * setting.steps if scheme == "window" else 1
-    noise = setting.noise_std
-    return confidence_width(gain, noise_std=noise, horizon_steps=steps, **common)
+    return confidence_width(setting, gain, steps)
 
 
-def coefficient_of(
+def exploration_weight(setting: Setting, width: ArrayLike) -> Float[np.ndarray, "..."]:
+    """Return λ_{n,m} = R_max·T/σ·β (eq: exploration bonus weight)."""
+    scale = setting.reward_max * setting.steps / setting.noise_std
+    return np.asarray(scale * np.asarray(width))
+
+
+def drift_coefficient(
     setting: Setting,
     gain: ArrayLike,
     episodes: ArrayLike,
     version: Version = "corrected",
 ) -> Float[np.ndarray, "..."]:
-    """Return ξ_{n−m} for ``episodes`` = n − m retained episodes of T transitions."""
-    known = {"kernel_bound": setting.kernel_bound, "noise_std": setting.noise_std}
+    """Return ξ_{n−m} for ``episodes`` = n − m retained episodes of T transitions.
+
+    Lemma 1 prints 2σ_max·√((n−m)(1+σ²)γ_{n−m})/σ².  Corrected it is σ_max·√M/(2σ), for
+    M = (n−m)·T: what drift adds to the error is k(z)ᵀC⁻¹e with C = K + σ²I and
+    e_i = f_n(z_i) − f_{s(i)}(z_i), so |e_i| ≤ √σ_max·Σ‖f_{s+1} − f_s‖ and
+    ‖e‖ ≤ √(M·σ_max)·Σ‖…‖.  The eigenvalues κ of K enter ‖C⁻¹k(z)‖ as
+    √κ/(κ + σ²) ≤ 1/(2σ), so that ‖C⁻¹k(z)‖ ≤ √σ_max/(2σ).  No γ is needed.  Half of
+    this value is attained, so M must count transitions: the printed ξ, which counts
+    episodes, fails for long ones.
+    """
+    noise, count = setting.noise_std, np.asarray(episodes, dtype=np.float64)
     if version == "printed":
-        return drift_coefficient(gain, episodes, **known)
-    return corrected_drift_coefficient(np.asarray(episodes) * setting.steps, **known)
+        inside = count * (1.0 + noise**2) * np.asarray(gain)
+        return np.asarray(2.0 * setting.kernel_bound * np.sqrt(inside) / noise**2)
+    samples = count * setting.steps
+    return np.asarray(setting.kernel_bound * np.sqrt(samples) / (2.0 * noise))
 
 
 def calibration_bound(

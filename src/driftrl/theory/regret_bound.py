@@ -31,7 +31,7 @@ from driftrl.theory.confidence import (
     Scheme,
     Setting,
     Version,
-    coefficient_of,
+    drift_coefficient,
     exploration_weight,
     require_episodes,
     width_of,
@@ -50,14 +50,6 @@ def uncertainty_along(std: Float[np.ndarray, "*batch T S"]) -> Float[np.ndarray,
     ``std`` is σ of each output at each step (eq:sigma_trajectory).
     """
     return np.asarray(np.linalg.norm(std, axis=-1).sum(axis=-1).mean())
-
-
-def uncertainty_weight(setting: Setting, width: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Return λ_{n,m} = R_max·T/σ·β (eq: exploration bonus weight)."""
-    reward, noise = setting.reward_max, setting.noise_std
-    return exploration_weight(
-        width, reward_max=reward, steps=setting.steps, noise_std=noise
-    )
 
 
 def drift_penalty(
@@ -87,7 +79,7 @@ def optimism_weight(
     setting: Setting, width: ArrayLike, version: Version = "corrected"
 ) -> Float[np.ndarray, "..."]:
     """Return λ̃ = max{R_max, sup‖σ‖}·T/σ·β of the episodic bound."""
-    return uncertainty_weight(_intrinsic(setting, version), width)
+    return exploration_weight(_intrinsic(setting, version), width)
 
 
 def optimism_penalty(
@@ -200,7 +192,7 @@ def regret_bound(
     at_least("The information gain γ_p", gain, 0)
     rule: dict[str, Any] = {"scheme": scheme, "span": span, "version": version}
     width = width_of(setting, gain, episode=episodes, episodes=episodes, **rule)
-    coefficient = coefficient_of(setting, gain, span, version)
+    coefficient = drift_coefficient(setting, gain, span, version)
     return episodic_regret_bound(
         optimism_weight(setting, width, version),
         uncertainty_bound(setting, episodes, span, gain, version),
