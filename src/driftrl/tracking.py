@@ -1,14 +1,13 @@
 """TensorBoard and Weights & Biases: every episode's row, as it is recorded.
 
 Nothing depends on a tracker: ``episodes.jsonl`` is the record.  A tracker that fails
-warns once, and the run goes on.  ``tracked.json`` beside its files holds the last
-episode that was written, so a resumed run writes no episode twice and skips none.
+warns once, and the run goes on.  A resumed run writes its earlier episodes again, in
+place of those that an interrupted run may have lost.
 """
 
 import contextlib
 import importlib
 import importlib.util
-import json
 import math
 import os
 import secrets
@@ -26,50 +25,31 @@ from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.run_directory import Warn
 from driftrl.types import EpisodeRecord
 
-TAGS = {
-    "return_executed": "return/executed",
-    "return_eval": "return/eval",
-    "terminated": "return/terminated",
-    "theta": "drift/theta",
-    "model_error": "model/error",
-    "coverage": "model/coverage",
-    "epistemic_std": "model/epistemic_std",
-    "predictive_loss": "model/predictive_loss",
-    "model_loss": "model/loss",
-    "optimism": "agent/optimism",
-    "bonus": "agent/bonus",
-    "temperature": "agent/temperature",
-    "entropy": "agent/entropy",
-    "q": "agent/q",
-    "critic_loss": "agent/critic_loss",
-    "soft_reset": "agent/soft_reset",
-    "steps": "data/steps",
-    "first_retained": "data/first_retained",
-    "transitions": "data/transitions",
-    "wall_s": "time/wall_s",
+GROUPS = {
+    "return": ("return_executed", "return_eval", "terminated"),
+    "drift": ("theta",),
+    "model": ("model_error", "coverage", "epistemic_std", "predictive_loss"),
+    "agent": ("optimism", "bonus", "temperature", "entropy", "q", "soft_reset"),
+    "loss": ("model_loss", "critic_loss"),
+    "data": ("steps", "first_retained", "transitions"),
+    "time": ("wall_s",),
 }
-"""Name of each column of a record, in groups."""
-
+"""Columns of a record by the group in which a tracker shows them."""
 NOT_INSTALLED = "Tracking by {} needs the extra 'track': pip install 'driftrl[track]'."
-_MARK = "tracked.json"
-_PROJECT = "driftrl"
 
 
 def scalars(record: EpisodeRecord) -> dict[str, float]:
-    """Return the finite columns of a record as floats."""
-    values = {tag: getattr(record, column) for column, tag in TAGS.items()}
+    """Return the finite columns of a record, named GROUP/COLUMN."""
     return {
-        tag: float(value)
-        for tag, value in values.items()
-        if value is not None and math.isfinite(value)
+        f"{group}/{column}": float(value)
+        for group, columns in GROUPS.items()
+        for column in columns
+        if (value := getattr(record, column)) is not None and math.isfinite(value)
     }
 
 
 class Backend(Protocol):
     """Writes numbers to a tracker."""
-
-    keeps_at_once: bool
-    """Whether what is written survives a kill before ``close``."""
 
     def write(self, episode: int, values: Mapping[str, float]) -> None:
         """Write the numbers of an episode."""
@@ -80,8 +60,8 @@ class Backend(Protocol):
         ...
 
 
-Open = Callable[[Path, RunConfig, dict[str, Any]], Backend]
-"""Opens a backend in a run's directory, given ``tracked.json``, which it may extend."""
+Open = Callable[[Path, RunConfig], Backend]
+"""Opens a backend in a run's directory."""
 
 
 class Tracker:
@@ -95,12 +75,11 @@ class Tracker:
     ) -> None:
         self._name, self._opening, self._warn = name, opening, warn
         self._directory, self._config = directory, config
-        self._mark: dict[str, Any] = {}
         self._backend: Backend | None = None
         self._failed = False
 
     def __call__(self, record: EpisodeRecord) -> None:
-        """Write an episode, and those recorded before it that are missing."""
+        """Write an episode; with the first one also those recorded before it."""
         if self._failed:
             return
         try:
@@ -108,44 +87,30 @@ class Tracker:
             if self._backend is None:
                 earlier = read_records(self._directory / RECORDS_FILE)
                 rows = [*earlier[: record.episode - 1], record]
-                path = self._directory / self._name / _MARK
-                self._mark = json.loads(path.read_bytes()) if path.exists() else {}
-                self._backend = self._opening(self._directory, self._config, self._mark)
-                self._keep_mark()
+                self._backend = self._opening(self._directory, self._config)
             for row in rows:
-                if row.episode > self._mark.get("episode", 0):
-                    self._backend.write(row.episode, scalars(row))
-                    self._mark["episode"] = row.episode
-                    if self._backend.keeps_at_once:
-                        self._keep_mark()
+                self._backend.write(row.episode, scalars(row))
         except Exception as error:
             self._give_up(error)
+            self.close()
 
     def close(self) -> None:
         """Close the backend, if it was opened."""
-        if self._backend is None or self._failed:
-            return
+        backend, self._backend = self._backend, None
         try:
-            self._backend.close()
-            self._keep_mark()
+            if backend is not None:
+                backend.close()
         except Exception as error:
             self._give_up(error)
 
-    def _keep_mark(self) -> None:
-        directory = self._directory / self._name
-        directory.mkdir(exist_ok=True)
-        write_atomically(directory / _MARK, json.dumps(self._mark).encode())
-
     def _give_up(self, error: Exception) -> None:
-        self._failed = True
-        reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
-        self._warn(
-            f"Tracking by {self._name} has stopped ({reason}). The run goes on, and "
-            f"{RECORDS_FILE} has every episode."
-        )
-        if self._backend is not None:
-            with contextlib.suppress(Exception):  # it has failed already
-                self._backend.close()
+        if not self._failed:
+            self._failed = True
+            reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
+            self._warn(
+                f"Tracking by {self._name} has stopped ({reason}). The run goes on, "
+                f"and {RECORDS_FILE} has every episode."
+            )
 
 
 class _TensorBoard:
@@ -155,24 +120,19 @@ class _TensorBoard:
     after a full disk every further episode would wait for that thread forever.
     """
 
-    keeps_at_once = True
-
-    def __init__(
-        self, directory: Path, config: RunConfig, mark: dict[str, Any]
-    ) -> None:
+    def __init__(self, directory: Path, config: RunConfig) -> None:
         del config  # the directory's name tells the run
         self._protocol = importlib.import_module("tensorboardX.proto.event_pb2")
         self._summary = importlib.import_module("tensorboardX.proto.summary_pb2")
         writer = importlib.import_module("tensorboardX.event_file_writer")
-        first = mark.get("episode", 0) + 1
-        events = directory / "tensorboard" / "events"
-        events.parent.mkdir(parents=True, exist_ok=True)
+        folder = directory / "tensorboard"
+        folder.mkdir(parents=True, exist_ok=True)
         # Two files of one second would have the same name but for the suffix.
-        self._events = writer.EventsWriter(str(events), f".{first}")
-        if first > 1:
-            # Hides what an interrupted run wrote from here on.
-            log = self._protocol.SessionLog
-            self._add(first, session_log=log(status=log.START))
+        count = len(list(folder.glob("events*")))
+        self._events = writer.EventsWriter(str(folder / "events"), f".{count:06d}")
+        # Hides what an interrupted run wrote.
+        log = self._protocol.SessionLog
+        self._add(1, session_log=log(status=log.START))
 
     def write(self, episode: int, values: Mapping[str, float]) -> None:
         summary = self._summary.Summary
@@ -191,24 +151,23 @@ class _TensorBoard:
 class _WeightsAndBiases:
     """A run of Weights & Biases in ``wandb/``, offline unless WANDB_MODE says else.
 
-    Its file is complete once it is closed.  After a kill the next one has the lost
-    episodes too; they share their id, and of an episode that was in both the first
-    counts where they are uploaded.
+    Its files share one id, so that they are uploaded as one run; of an episode that is
+    in several the first counts.
     """
 
-    keeps_at_once = False
-
-    def __init__(
-        self, directory: Path, config: RunConfig, mark: dict[str, Any]
-    ) -> None:
+    def __init__(self, directory: Path, config: RunConfig) -> None:
         wandb = importlib.import_module("wandb")
+        path = directory / "wandb" / "id"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            write_atomically(path, secrets.token_hex(4).encode())
         self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            project=os.environ.get("WANDB_PROJECT", "driftrl"),
             dir=str(directory),
             name=config.name,
             group=config.task,
             config=to_dict(config),
-            id=mark.setdefault("id", secrets.token_hex(4)),
+            id=path.read_text(),
             resume="allow",
             mode=os.environ.get("WANDB_MODE", "offline"),
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
@@ -245,7 +204,5 @@ def tracking(
         return
     require_tracker(name)
     tracker = Tracker(name, directory, config, _TRACKERS[name][1], warn)
-    try:
+    with contextlib.closing(tracker):
         yield tracker
-    finally:
-        tracker.close()
