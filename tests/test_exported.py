@@ -121,12 +121,10 @@ def test_a_policy_without_bounds_commands_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "value"),
     [
-        ({"version": 2}, "format 2"),
+        ({"version": 1}, "format 1"),
         ({"version": None}, "'version"),
         ({"bias_1": None}, "'bias_1'"),
-        ({"activation": "tanh"}, "tanh"),
-        ({"sizes": [3, 5, 2]}, r"\(3, 5, 2\)"),
-        ({"sizes": [3]}, "at least one"),
+        ({"layers": 0}, "at least one"),
         ({"weight_1": np.zeros((5, 2))}, r"\(5, 2\)"),
         ({"weight_1": np.zeros(8)}, r"\(8,\)"),
         ({"bias_0": np.zeros(3)}, r"\(3,\)"),

@@ -6,7 +6,6 @@ nor the machine that it was learned on has to be built again.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from driftrl.training.checkpoint import load_arrays, newest
 from driftrl.video import config_of
 
 Bounds = tuple[np.ndarray, np.ndarray]
-ONNX_OPSET = 17
-"""Of the operators in an ONNX file; known to every runtime since 2022."""
 
 
 def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
@@ -29,45 +26,31 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
     The run may be under way; it is only read.  ``bounds`` are what actions of −1 and 1
     command, by default those that the run has recorded.
     """
-    require(
-        to.suffix in _FORMATS,
-        f"--to must end in {' or '.join(_FORMATS)}, received {to}.",
-    )
-    require(
-        to.parent.is_dir(),
-        f"There is no directory {to.parent} to write {to.name} to; make it first.",
-    )
-    policy = newest_exported(directory, bounds)
-    write_atomically(to, _FORMATS[to.suffix](policy))
-    return policy
-
-
-def newest_exported(directory: Path, bounds: Bounds | None = None) -> Policy:
-    """Return the policy of a run's newest readable checkpoint, without exploration."""
+    formats = " or ".join(_FORMATS)
+    require(to.suffix in _FORMATS, f"--to must end in {formats}, received {to}.")
+    require(to.parent.is_dir(), f"There is no directory {to.parent}; make it first.")
     config = config_of(directory)
     if isinstance(config.agent, GPAgentConfig):
         raise InputError(
             f"The run in {directory} has agent.kind = 'gp', which plans every action "
-            "with its model and has no policy network to export; run agent.kind = "
-            "'ensemble' or 'sac'."
+            "and has no policy network to export; run 'ensemble' or 'sac'."
         )
     arrays, episodes = newest(directory, load_arrays)
     require(
         int(arrays["policy.updates"]) > 0,
-        f"The policy of the run in {directory} has not been trained yet, and acts at "
-        f"random: episodes so far {episodes}, and learning begins with "
+        f"The policy of the run in {directory} has not been trained yet: episodes so "
+        f"far {episodes}, and learning begins with "
         f"{config.agent.learning.learning_starts} transitions "
         "(agent.learning.learning_starts). Let the run go on.",
     )
-    weights, biases = actor_layers(arrays)
+    layers, repeat = actor_layers(arrays), config.environment.action_repeat
     low, high = bounds or machine_bounds(config) or (None, None)
     try:
-        repeat = config.environment.action_repeat
-        return Policy(config.task, episodes, weights, biases, low, high, repeat)
+        policy = Policy(config.task, episodes, *layers, low, high, repeat)
     except PolicyError as error:
-        raise InputError(
-            f"The run in {directory} can't be exported. {error}"
-        ) from error
+        raise InputError(f"{directory} can't be exported. {error}") from error
+    write_atomically(to, _FORMATS[to.suffix](policy))
+    return policy
 
 
 def actor_layers(
@@ -107,10 +90,10 @@ def to_onnx(policy: Policy) -> bytes:
             "Files of ONNX need the extra 'onnx': pip install 'driftrl[onnx]'."
         ) from None
     nodes, constants, flow = [], [], "obs"
-    for n, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
+    for n, layer in enumerate(zip(policy.weights, policy.biases, strict=True)):
         constants += [
-            numpy_helper.from_array(np.asarray(weight, np.float32), f"weight_{n}"),
-            numpy_helper.from_array(np.asarray(bias, np.float32), f"bias_{n}"),
+            numpy_helper.from_array(np.asarray(array, np.float32), f"{name}_{n}")
+            for name, array in zip(("weight", "bias"), layer, strict=True)
         ]
         last = n == len(policy.weights) - 1
         function, out = ("Tanh", "action") if last else ("Relu", f"layer_{n}")
@@ -125,17 +108,13 @@ def to_onnx(policy: Policy) -> bytes:
         for name, size in (("obs", policy.sizes[0]), ("action", policy.sizes[-1]))
     ]
     graph = helper.make_graph(nodes, "policy", ends[:1], ends[1:], constants)
-    opset = helper.make_opsetid("", ONNX_OPSET)
-    # The version that came with the operators: a newer one would only shut out readers.
-    model = helper.make_model(
-        graph, opset_imports=[opset], ir_version=8, producer_name="driftrl"
-    )
-    names = ("task", "episode", "repeat")
-    properties: dict[str, Any] = {name: getattr(policy, name) for name in names}
+    # Every runtime since 2022 knows these versions.
+    versions = {"opset_imports": [helper.make_opsetid("", 17)], "ir_version": 8}
+    model = helper.make_model(graph, producer_name="driftrl", **versions)
+    known = {name: getattr(policy, name) for name in ("task", "episode", "repeat")}
     if policy.low is not None and policy.high is not None:
-        properties |= {"low": policy.low.tolist(), "high": policy.high.tolist()}
-    texts = {name: str(value) for name, value in properties.items()}
-    helper.set_model_props(model, texts)
+        known |= {"low": policy.low.tolist(), "high": policy.high.tolist()}
+    helper.set_model_props(model, {name: str(value) for name, value in known.items()})
     checker.check_model(model)
     return model.SerializeToString()
 

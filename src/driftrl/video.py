@@ -28,7 +28,14 @@ from driftrl.agents.base import Policy, State
 from driftrl.config.run import RunConfig
 from driftrl.drift.schedules import Constant
 from driftrl.envs.drifting import environment_of
-from driftrl.errors import DriftrlError, InputError, at_least, positive, require
+from driftrl.errors import (
+    DriftrlError,
+    InputError,
+    at_least,
+    counted,
+    positive,
+    require,
+)
 from driftrl.io import flush_directory
 from driftrl.records import CONFIG_FILE, RECORDS_FILE, read_records
 from driftrl.training.assembly import make_agent
@@ -40,7 +47,7 @@ from driftrl.training.streams import Purpose, key_for
 Frame = UInt8[np.ndarray, "height width 3"]
 
 NOT_INSTALLED = "Videos need the extra 'video': pip install 'driftrl[video]'."
-_STRIP_DARKNESS = 0.7
+_STRIP_BRIGHTNESS = 0.3
 _DEFAULT_FPS = 20.0  # where an environment does not declare its own
 # How MuJoCo renders without a screen, and the library it needs.  Importing MuJoCo
 # fails if it is asked to use one that is missing.
@@ -73,25 +80,20 @@ def annotated(frame: Frame, lines: Sequence[str]) -> Frame:
     from PIL import Image, ImageDraw
 
     height, width, _ = frame.shape
-    margin = max(2, height // 60)
-    font = _font_for(lines, max(8, height // 26), width - 2 * margin)
+    margin, size = max(2, height // 60), max(8, height // 26)
+    longest = max(_font(size).getlength(line) for line in lines)
+    shrink = min(1.0, (width - 2 * margin) / longest)
+    font = _font(max(1, int(size * shrink)))
     line_height = sum(font.getmetrics())
-    strip = frame[: 2 * margin + line_height * len(lines)]
+    strip = 2 * margin + line_height * len(lines)
     dark = np.array(frame)
-    dark[: len(strip)] = np.round(strip * (1.0 - _STRIP_DARKNESS)).astype(np.uint8)
+    dark[:strip] = np.round(frame[:strip] * _STRIP_BRIGHTNESS).astype(np.uint8)
     image = Image.fromarray(dark)
     draw = ImageDraw.Draw(image)
     for number, line in enumerate(lines):
-        draw.text(
-            (margin, margin + number * line_height), line, font=font, fill="white"
-        )
+        at = (margin, margin + number * line_height)
+        draw.text(at, line, font=font, fill="white")
     return np.asarray(image)
-
-
-def _font_for(lines: Sequence[str], size: int, width: int) -> Any:
-    """Return the font of a size, or of the largest one whose lines fit the width."""
-    longest = max(_font(size).getlength(line) for line in lines)
-    return _font(size if longest <= width else max(1, int(size * width / longest)))
 
 
 @functools.cache
@@ -110,9 +112,7 @@ def recording(path: Path, fps: float) -> Iterator[Callable[[Frame], None]]:
 
     The file gets its name once it is complete and on the disk.  If the block is left
     by an exception, Ctrl-C included, there is no file, or the one there was before.
-
-    Raises:
-        OSError: The encoder failed, for instance because the disk is full.
+    ``OSError`` if the encoder fails, for instance because the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
@@ -130,7 +130,6 @@ def recording(path: Path, fps: float) -> Iterator[Callable[[Frame], None]]:
             encoder.stdin.write(frame.tobytes())
         except BrokenPipeError:
             _finish(encoder)
-            raise
 
     try:
         yield add
@@ -139,12 +138,11 @@ def recording(path: Path, fps: float) -> Iterator[Callable[[Frame], None]]:
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        if encoder is not None:
+    finally:
+        if encoder is not None and encoder.poll() is None:
             encoder.kill()
             encoder.communicate()
         temporary.unlink(missing_ok=True)
-        raise
     flush_directory(path.parent)
 
 
@@ -173,14 +171,8 @@ def _finish(encoder: "subprocess.Popen[bytes]") -> None:
     """Let the encoder end its file; ``OSError`` with its last words if it fails."""
     _, log = encoder.communicate()
     if encoder.returncode != 0:
-        lines = log.decode(errors="replace").strip().splitlines()
-        reason = lines[-1].strip() if lines else "the encoder failed without a message"
-        raise OSError(f"The video could not be written: {reason}")
-
-
-def real_time(env: Env, action_repeat: int) -> float:
-    """Return the decisions a second at which a video runs as fast as the system."""
-    return float(env.metadata.get("render_fps", _DEFAULT_FPS)) / action_repeat
+        reason = log.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(f"The video could not be written: {reason or 'no reason given'}")
 
 
 def caption(title: str, theta: float, step: int, total: float) -> list[str]:
@@ -229,32 +221,22 @@ class Camera:
     fps: float
     """Frames a second, a frame a decision."""
 
-    def films(self, number: int) -> bool:
-        """Return whether an episode is filmed."""
-        return (number - 1) % self.every == 0 or number == self.last
-
     @contextlib.contextmanager
     def __call__(self, env: Env, number: int) -> Iterator[OnReward]:
         """Film an episode that has just been reset, if it is one of those."""
-        if not self.films(number):
-            with unwatched(env, number) as on_reward:
-                yield on_reward
-            return
-        # Left by a killed run; `driftrl play` may be writing under other names.
-        for leftover in self.directory.glob(".[0-9]*.mp4.*.tmp"):
-            leftover.unlink(missing_ok=True)
-        path = self.directory / f"{number:06d}.mp4"
-        with filmed(path, env, f"episode {number}", self.fps) as on_reward:
+        watch: Watch = unwatched
+        if (number - 1) % self.every == 0 or number == self.last:
+            # Left by a killed run; `driftrl play` may be writing under other names.
+            for leftover in self.directory.glob(".[0-9]*.mp4.*.tmp"):
+                leftover.unlink(missing_ok=True)
+            path, title = self.directory / f"{number:06d}.mp4", f"episode {number}"
+            watch = lambda env, _: filmed(path, env, title, self.fps)
+        with watch(env, number) as on_reward:
             yield on_reward
 
 
 def check_video(config: RunConfig) -> float:
-    """Film the start of a run; return its frames a second in real time.
-
-    Raises:
-        InputError: The environment does not render itself, or videos can't be made in
-            this installation or on this computer.
-    """
+    """Film the start of a run, or refuse; return its frames a second in real time."""
     require_installed()
     try:
         with (
@@ -262,7 +244,8 @@ def check_video(config: RunConfig) -> float:
             tempfile.TemporaryDirectory() as directory,
         ):
             env.reset(seed=0)
-            fps = real_time(env, config.environment.action_repeat)
+            frames = float(env.metadata.get("render_fps", _DEFAULT_FPS))
+            fps = frames / config.environment.action_repeat
             with filmed(Path(directory) / "check.mp4", env, config.task, fps):
                 return fps
     except DriftrlError:
@@ -273,13 +256,11 @@ def check_video(config: RunConfig) -> float:
         raise InputError(
             f"{config.task} has no render(), so there is no video of it."
         ) from None
-    except OSError as error:
-        raise InputError(f"Videos can't be encoded here: {error}.") from error
     # Graphics libraries fail each in its own way, some while they are imported.
     except Exception as error:
         raise InputError(
-            f"Task {config.task!r} can't be rendered here: {type(error).__name__}: "
-            f"{error}. Without a screen MuJoCo renders with EGL: install libegl1 (its "
+            f"{config.task!r} can't be filmed here: {type(error).__name__}: {error}. "
+            "Without a screen MuJoCo renders with EGL: install libegl1 (its "
             "name in Debian and Ubuntu), or set MUJOCO_GL to osmesa or glfw."
         ) from error
 
@@ -364,24 +345,15 @@ def play(
             at = "" if theta is None else f"-theta{theta:.4g}"
             name = f"play-{learned:06d}-episode{number}{at}-s{seed}.mp4"
             path = directory / "videos" / name if out is None else out
-            out, title, rate = path, policy_title(learned), fps or real_fps
+            title = f"policy after {counted(learned, 'episode')}"
+            out, rate = path, fps or real_fps
             watch = lambda env, _: filmed(path, env, title, rate)
         value = evaluate(policy, env, episodes=1, seed=seed, place=clock, watch=watch)
     return Played(learned, number, theta, seed, value, out, unfilmed)
 
 
-def policy_title(learned: int) -> str:
-    """Return the caption of a checkpoint's policy."""
-    return f"policy after {learned} episode{'' if learned == 1 else 's'}"
-
-
 def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
-    """Return the policy of the newest readable checkpoint, and its episodes.
-
-    Raises:
-        InputError: There is no checkpoint yet.
-        CorruptFile: No checkpoint can be read.
-    """
+    """Return the policy of the newest readable checkpoint, and its episodes."""
     require_same_version(directory)
     agent = make_agent(config)
     template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))

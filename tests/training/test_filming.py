@@ -71,20 +71,6 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, episode: int, step: int) -> None:
     monkeypatch.setattr(Learner, "observe", observe)
 
 
-@pytest.mark.parametrize(
-    ("every", "last", "expected"),
-    [
-        (2, 6, [1, 3, 5, 6]),
-        (4, 10, [1, 5, 9, 10]),
-    ],
-)
-def test_films_every_nth_and_the_last(
-    tmp_path: Path, every: int, last: int, expected: list[int]
-) -> None:
-    chosen = Camera(tmp_path, every, last, 6.0)
-    assert [n for n in range(1, last + 1) if chosen.films(n)] == expected
-
-
 def test_filming_changes_nothing_and_survives_an_interrupt(
     tiny: RunConfig,
     tmp_path: Path,
@@ -181,5 +167,5 @@ def test_what_can_not_be_encoded_is_refused_with_a_reason(
 ) -> None:
     assert video.check_video(tiny) > 0
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", encoder)
-    with pytest.raises(InputError, match="can't be encoded here: "):
+    with pytest.raises(InputError, match="can't be filmed here: "):
         video.check_video(tiny)

@@ -8,12 +8,9 @@ import numpy as np
 import tyro
 
 from driftrl.cli.options import parse, print_json
-from driftrl.errors import require
+from driftrl.errors import counted, require
 
-_NO_BOUNDS = (
-    "not known. For policy.command, which needs them, export with --low and --high; "
-    "policy alone answers in [−1, 1] (docs/your_machine.md)."
-)
+_NO_BOUNDS = "not known: policy.command needs --low and --high (docs/your_machine.md)."
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,6 @@ def main(argv: list[str]) -> int:
     arguments = parse(Arguments, argv, "export", summary)
     from driftrl import exported
     from driftrl.export import export
-    from driftrl.video import policy_title
 
     given = [np.array(bound) for bound in (arguments.low, arguments.high) if bound]
     require(len(given) != 1, "--low and --high need one another; received one alone.")
@@ -57,7 +53,8 @@ def main(argv: list[str]) -> int:
         print_json(document)
         return 0
     inputs, *units, outputs = policy.sizes
-    print(f"The {policy_title(policy.episode)} of {policy.task} is in {arguments.to}")
+    learned = counted(policy.episode, "episode")
+    print(f"The policy of {policy.task} after {learned} is in {arguments.to}")
     print(
         f"It maps {inputs} observations to {outputs} actions in [−1, 1], through "
         f"layers of {' and '.join(map(str, units))} units; the machine's own bounds "

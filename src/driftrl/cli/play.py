@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from driftrl.cli.options import parse, print_json
-from driftrl.errors import require
+from driftrl.errors import counted, require
 from driftrl.video import headless
 
 
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         f"--out must end in .mp4, received {arguments.out}.",
     )
     headless(os.environ)
-    from driftrl.video import play, policy_title
+    from driftrl.video import play
 
     options = {**vars(arguments)}
     as_json = options.pop("json")
@@ -56,6 +56,7 @@ def main(argv: list[str]) -> int:
         print_json({"return": document.pop("value"), **document})
         return 0
     at = "" if played.theta is None else f" at θ = {played.theta:.6g}"
-    print(f"The {policy_title(played.learned)} has return {played.value:.2f}{at}.")
+    learned = counted(played.learned, "episode")
+    print(f"The policy after {learned} has return {played.value:.2f}{at}.")
     print(played.unfilmed or f"The video is {played.video}")
     return 0
