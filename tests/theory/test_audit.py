@@ -39,18 +39,20 @@ def test_calibrated_run() -> None:
     # Alternating values resemble their neighbours less than chance: no correction.
     half = 1.96 * math.sqrt(20 * 0.005**2 / 19 / 20)
     assert (found.low, found.high) == pytest.approx((0.955 - half, 0.955 + half))
-    assert (found.breaks, found.broken, found.staleness) == ((), 0, None)
+    assert (len(found.breaks), found.broken, found.staleness) == (0, 0, None)
     assert found.sigma == pytest.approx(0.01)  # ‖σ‖ = 0.02 over four outputs
     assert found.ratio == pytest.approx(1.0)
 
 
 def test_break_by_stale_data() -> None:
     found = audit(weakened([1] * 6, [0.2, 0.3, 0.4, 0.9, 0.95, 0.95]), 4)
-    (one,) = found.breaks
-    assert (one.first, one.last, one.coverage, one.oldest) == (11, 13, 0.2, 1)
-    assert (one.error_before, one.error) == (0.01, 0.2)
-    assert (one.sigma_before, one.sigma) == (0.01, 0.01)
-    assert one.stale and one.recovered == 14 and found.broken == 3
+    assert found.broken == 3
+    (one,) = found.breaks.to_dicts()
+    assert one == {
+        **{"first": 11, "last": 13, "coverage": 0.2, "oldest": 1, "stale": True},
+        **{"error_before": 0.01, "error": 0.2, "sigma_before": 0.01, "sigma": 0.01},
+        "recovered": 14,
+    }
     stale = found.staleness
     assert stale is not None
     assert (stale.stale_episodes, stale.fresh_episodes) == (6, 9)
@@ -62,17 +64,17 @@ def test_break_by_stale_data() -> None:
 
 
 def test_break_at_the_end_and_break_without_a_change() -> None:
-    assert audit(weakened([1], [0.2]), 4).breaks[0].recovered is None
+    assert audit(weakened([1], [0.2]), 4).breaks["recovered"].to_list() == [None]
     rows = [row(1, None), row(2, 0.5), *(row(n, 0.96) for n in range(3, 9))]
-    (early,) = audit(rows, 4).breaks
-    assert (early.first, early.recovered, early.stale) == (2, 3, False)
-    assert math.isnan(early.error_before)
+    (early,) = audit(rows, 4).breaks.to_dicts()
+    assert (early["first"], early["recovered"], early["stale"]) == (2, 3, False)
+    assert early["error_before"] is None
 
 
 def test_unknown_theta_gives_no_cause() -> None:
     rows = [row(n, 0.96, theta=math.nan) for n in range(1, 9)]
     found = audit([*rows, row(9, 0.3, model_error=0.3, theta=math.nan)], 4)
-    assert found.staleness is None and found.breaks[0].stale is None
+    assert found.staleness is None and found.breaks["stale"].to_list() == [None]
 
 
 def test_inflation_of_an_overconfident_run() -> None:

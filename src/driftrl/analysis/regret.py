@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import polars
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
-from driftrl.analysis.load import Oracle, Results, with_oracle
+from driftrl.analysis.load import Oracle, with_oracle
 from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import (
     Estimate,
@@ -143,18 +142,14 @@ def regret(
     """
     if oracle is not None:
         frame = with_oracle(frame, oracle)
+    summaries = summarize(frame, baseline=baseline)
     rows = [
         _row(summary, method)
-        for summary in known_summaries(summarize(frame, baseline=baseline))
+        for summary in summaries
+        if summary.is_known
         for method in summary.methods
     ]
-    return polars.DataFrame(rows, infer_schema_length=None)
-
-
-def known_summaries(summaries: Sequence[ProblemSummary]) -> list[ProblemSummary]:
-    """Return the summaries of problems with J*; none is an ``InputError``."""
-    known = [summary for summary in summaries if summary.is_known]
-    if not known:
+    if not rows:
         tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
         raise InputError(
             f"J*(θ) of {tasks} is not known, so there is no regret. Give it with "
@@ -162,7 +157,7 @@ def known_summaries(summaries: Sequence[ProblemSummary]) -> list[ProblemSummary]
             "with the columns theta and value. `driftrl.compare` and the report show "
             "returns."
         )
-    return known
+    return polars.DataFrame(rows, infer_schema_length=None)
 
 
 def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
@@ -401,7 +396,9 @@ def oracle_warnings(frame: polars.DataFrame) -> list[str]:
     )
     beyond = polars.col("total") - polars.col("allowed")
     single = rows.filter(polars.col("excess") > polars.col("error") + _DEVIATIONS * std)
-    single = single.sort("excess", descending=True, maintain_order=True)
+    single = single.sort("excess", descending=True, maintain_order=True).unique(
+        ["problem", "theta"], keep="first", maintain_order=True
+    )
     summed = rows.filter((beyond > 0) & (beyond == beyond.max().over("directory")))
     return [
         *(
@@ -409,9 +406,7 @@ def oracle_warnings(frame: polars.DataFrame) -> list[str]:
             f"achieved {row['achieved_return']:.6g} in episode {row['episode']}, "
             f"{row['excess']:.3g} more than J*(θ) = {row['optimal_return']:.6g}, whose "
             f"stated error is {row['error']:.3g}."
-            for row in single.unique("theta", keep="first", maintain_order=True).rows(
-                named=True
-            )
+            for row in single.rows(named=True)
         ),
         *(
             f"The oracle is not an optimum up to θ = {row['theta']:g}: the regret of "
@@ -421,79 +416,3 @@ def oracle_warnings(frame: polars.DataFrame) -> list[str]:
             for row in summed.rows(named=True)
         ),
     ]
-
-
-# JSON.
-
-
-def results_document(results: Results) -> dict[str, Any]:
-    """Return the regret on every problem with J* as plain data for JSON."""
-    summaries = known_summaries(summarize(results.frame))
-    known = {summary.problem for summary in summaries}
-    unknown = {
-        problem: reason
-        for problem, reason in results.oracles.items()
-        if problem not in known
-    }
-    return {
-        "problems": [
-            regret_document(summary, results.oracles[summary.problem])
-            for summary in summaries
-        ],
-        "unknown": unknown,
-        "not_started": list(results.not_started),
-        "notes": list(results.notes),
-    }
-
-
-def regret_document(summary: ProblemSummary, oracle: str = "") -> dict[str, Any]:
-    """Return a summary as plain data for JSON; unknown numbers are None."""
-    return {
-        "problem": summary.problem,
-        "task": summary.task,
-        "episodes": summary.episodes,
-        "baseline": summary.baseline,
-        "oracle": oracle,
-        "gap_episodes": min(LAST_EPISODES, summary.episodes),
-        "methods": {
-            method.method: {
-                "seeds": list(method.seeds),
-                "mean": _numbers(method.mean),
-                "standard_error": _numbers(method.stderr),
-                "final_regret": _estimate(method.final),
-                "minus_baseline": _paired(method.difference),
-                "minus_baseline_before_change": _paired(method.difference_before_onset),
-                "gap": _estimate(method.late),
-                "gap_outside_resets": _estimate(method.late_outside_resets),
-                "minutes": method.minutes,
-            }
-            for method in summary.methods
-        },
-        "warnings": list(summary.warnings),
-    }
-
-
-def _paired(difference: Difference | None) -> dict[str, Any] | None:
-    if difference is None:
-        return None
-    place = {"episode": difference.episode, "seeds": list(difference.seeds)}
-    return place | (_estimate(difference.estimate) or {})
-
-
-def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    student, bootstrap = estimate.student, estimate.bootstrap
-    return {
-        "values": _numbers(estimate.values),
-        "mean": estimate.mean,
-        "standard_error": _numbers(estimate.stderr),
-        "t_interval": _numbers([student.low, student.high]),
-        "bootstrap_interval": _numbers([bootstrap.low, bootstrap.high]),
-    }
-
-
-def _numbers(values: ArrayLike) -> Any:
-    array = np.asarray(values, dtype=float).astype(object)
-    array[array != array] = None
-    return array.tolist()

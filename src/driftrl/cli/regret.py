@@ -27,31 +27,36 @@ def main(argv: list[str]) -> int:
     summary = "Print the cumulative dynamic regret of recorded runs, method by method."
     arguments = parse(Arguments, argv, "regret", summary)
     from driftrl.analysis.load import read_results
-    from driftrl.analysis.regret import regret, results_document
+    from driftrl.analysis.regret import oracle_warnings, regret
 
     results = read_results(
         arguments.directories, oracle=arguments.oracle, progress=oracle_progress()
     )
-    document = results_document(results)
-    for note in results.notes:
+    table = regret(results.frame)
+    parts = table.partition_by("problem", as_dict=True, maintain_order=True)
+    known = {str(problem): rows.to_dicts() for (problem,), rows in parts.items()}
+    notes = [
+        *results.notes,
+        *(
+            f"No regret for {problem}: {reason}"
+            for problem, reason in results.oracles.items()
+            if problem not in known
+        ),
+        *oracle_warnings(results.frame),
+    ]
+    for note in notes:
         warn(note)
-    for name, reason in document["unknown"].items():
-        warn(f"No regret for {name}: {reason}")
     if arguments.json:
-        print_json(document)
+        about = {"oracles": dict(results.oracles), "not_started": results.not_started}
+        print_json({"regret": table.to_dicts(), **about, "notes": notes})
         return 0
-    for part in regret(results.frame).partition_by("problem", maintain_order=True):
-        rows = part.to_dicts()
-        problem, baseline = rows[0]["problem"], rows[0]["baseline"]
+    for problem, rows in known.items():
         print(f"{problem}: R_N after N = {rows[0]['episodes']} episodes")
         print(f"{results.oracles[problem]}\n")
         columns = ["method", "seeds", "R_N", "standard error", "95 % bootstrap"]
-        columns += [f"minus {baseline}", "95 % t, paired", "short of J*", "minutes"]
-        print_table(columns, [_cells(row) for row in rows])
+        columns += [f"minus {rows[0]['baseline']}", "95 % t, paired"]
+        print_table([*columns, "short of J*", "minutes"], [_cells(row) for row in rows])
         print()
-    for problem in document["problems"]:
-        for warning in problem["warnings"]:
-            print(f"Warning: {warning}\n")
     return 0
 
 

@@ -206,14 +206,14 @@ def _audit(argv: list[str]) -> None:
 
 
 def _cells(result: Audit) -> list[str]:
-    worst = min(result.predicted, key=lambda episode: episode.coverage)
+    worst = result.predicted.sort("coverage", maintain_order=True).row(0, named=True)
     stale = result.staleness
     return [
         f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})",
         f"{result.broken} of {len(result.predicted)}",
-        f"{worst.coverage:.0%} at {worst.episode}",
+        f"{worst['coverage']:.0%} at {worst['episode']}",
         f"{result.sigma:.3g}",
-        f"{result.ratio:.1f}",
+        "∞" if result.ratio is None else f"{result.ratio:.1f}",
         f"{stale.stale_coverage:.0%} / {stale.fresh_coverage:.0%}" if stale else "–",
     ]
 

@@ -7,12 +7,12 @@ error grows, σ does not, and the retained data reach back to before a change of
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from statistics import fmean, median
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import polars
+from polars import col
 from scipy.stats import binomtest, norm
 
 from driftrl.errors import InputError
@@ -22,55 +22,13 @@ NOMINAL = math.erf(math.sqrt(2.0))
 """Share of a Gaussian within ± 2σ, 95.4 %."""
 BROKEN = 1.0 - 4.0 * (1.0 - NOMINAL)
 """Coverage below which an episode counts as broken: four times the nominal misses."""
-
-
-@dataclass(frozen=True)
-class PredictedEpisode:
-    """One episode as predicted by the model before it learned from it."""
-
-    episode: int
-    coverage: float
-    """Share of predictions within μ ± 2σ, σ with the noise."""
-    broken: bool
-    """Whether ± 2σ missed at least four times as often as it should, beyond chance."""
-    error: float
-    """Root mean square error, in standard deviations of the true changes."""
-    sigma: float
-    """Epistemic σ of one output in the same unit: ‖σ‖₂/√S."""
-    ratio: float
-    """Error in units of σ."""
-    span: int
-    """Retained episodes, n − m(n)."""
-    theta: float
-    """θ_n, NaN if unknown."""
-    distance: float
-    """Largest |θ_s − θ_n| over the retained episodes s, NaN if unknown."""
-
-
-@dataclass(frozen=True)
-class Break:
-    """Consecutive broken episodes, compared with the unbroken ones just before.
-
-    "Before" are the unbroken episodes since the last break, at most five.
-    """
-
-    first: int
-    last: int
-    coverage: float
-    """Lowest coverage among them."""
-    error: float
-    """Largest error among them."""
-    error_before: float
-    """Median error before; NaN if there was none."""
-    sigma: float
-    """σ at the first of them."""
-    sigma_before: float
-    oldest: int
-    """m of the first of them."""
-    stale: bool | None
-    """Whether θ had moved since the oldest retained data; None if unknown."""
-    recovered: int | None
-    """First unbroken episode after it; None if the run ends broken."""
+_CALM_EPISODES = 5  # before a break that it is compared with
+_DISTANT = 0.1  # of the range of θ over the run
+_SCHEMA: dict[str, type[polars.DataType]] = {
+    **dict.fromkeys(("episode", "steps", "first_retained"), polars.Int64),
+    **dict.fromkeys(("theta", "coverage"), polars.Float64),
+    **dict.fromkeys(("model_error", "epistemic_std"), polars.Float64),
+}
 
 
 @dataclass(frozen=True)
@@ -89,12 +47,16 @@ class Staleness:
 
 @dataclass(frozen=True)
 class Audit:
-    """Calibration of a run's uncertainty."""
+    """Calibration of a run's uncertainty; what is unknown is null in its frames."""
 
     episodes: int
     """Recorded episodes."""
-    predicted: tuple[PredictedEpisode, ...]
-    """Those that a model had predicted."""
+    predicted: polars.DataFrame
+    """The episodes that a model had predicted: ``coverage``, ``broken`` (whether ± 2σ
+    missed at least four times as often as it should, beyond chance), ``error`` (root
+    mean square, in standard deviations of the true changes), ``sigma`` (epistemic, of
+    one output in the same unit: ‖σ‖₂/√S), ``ratio`` of the two, ``span`` n − m(n),
+    ``theta`` and ``distance``, the largest |θ_s − θ_n| over the retained episodes s."""
     coverage: float
     """Mean over the predicted episodes."""
     low: float
@@ -104,36 +66,40 @@ class Audit:
     """Factor on σ that would give ± 2σ its 95 % for Gaussian errors (median)."""
     sigma: float
     """Median σ of one output, in standard deviations of the true changes."""
-    ratio: float
-    """Median error in units of σ."""
-    breaks: tuple[Break, ...]
+    ratio: float | None
+    """Median error in units of σ; None if σ was always 0."""
+    breaks: polars.DataFrame
+    """Consecutive broken episodes: ``first`` to ``last``, their lowest ``coverage`` and
+    largest ``error``, ``sigma`` and m (``oldest``) of the first, the medians
+    ``error_before`` and ``sigma_before`` of the unbroken episodes just before (at most
+    five), whether θ had moved since the oldest retained data (``stale``), and the first
+    unbroken episode after it (``recovered``)."""
     staleness: Staleness | None
     """None where θ is unknown, or all episodes are stale, or none is."""
 
     @property
     def broken(self) -> int:
         """Number of broken episodes."""
-        return sum(one.broken for one in self.predicted)
+        return int(self.predicted["broken"].sum())
 
     def summary(self) -> list[str]:
         """Return at most three sentences: coverage, the deepest break, stale data."""
-        count = len(self.predicted)
         lines = [
             f"± 2σ covered {self.coverage:.0%} ({self.low:.0%} to {self.high:.0%}; "
-            f"{NOMINAL:.0%} if calibrated) over {count} predicted episodes, "
-            f"{self.broken} of them broken; σ should be {self.inflation:.1f} times as "
-            "wide."
+            f"{NOMINAL:.0%} if calibrated) over {len(self.predicted)} predicted "
+            f"episodes, {self.broken} of them broken; σ should be "
+            f"{self.inflation:.1f} times as wide."
         ]
-        if self.breaks:
-            one = min(self.breaks, key=lambda one: one.coverage)
+        if len(self.breaks):
+            row = self.breaks.sort("coverage", maintain_order=True).row(0, named=True)
             cause = {True: "stale data", False: "too little data", None: "θ unknown"}
-            before = [one.error_before, one.sigma_before]
-            error, sigma = (f"{x:.2g} → " if math.isfinite(x) else "" for x in before)
+            before = [row["error_before"], row["sigma_before"]]
+            error, sigma = ("" if x is None else f"{x:.2g} → " for x in before)
             lines.append(
-                f"The deepest of {len(self.breaks)} breaks was at episodes {one.first} "
-                f"to {one.last}: coverage {one.coverage:.0%}, error {error}"
-                f"{one.error:.2g}, σ {sigma}{one.sigma:.2g}, with data from episode "
-                f"{one.oldest} on ({cause[one.stale]})."
+                f"The deepest of {len(self.breaks)} breaks was at episodes "
+                f"{row['first']} to {row['last']}: coverage {row['coverage']:.0%}, "
+                f"error {error}{row['error']:.2g}, σ {sigma}{row['sigma']:.2g}, with "
+                f"data from episode {row['oldest']} on ({cause[row['stale']]})."
             )
         if self.staleness:
             stale = self.staleness
@@ -145,9 +111,15 @@ class Audit:
         return lines
 
     def document(self) -> dict[str, Any]:
-        """Return everything as JSON types, with null for what is not finite."""
-        extra = {"broken": self.broken, "summary": self.summary()}
-        return _finite(asdict(self) | extra)
+        """Return everything as JSON types."""
+        document = {one.name: getattr(self, one.name) for one in fields(self)}
+        return document | {
+            "predicted": self.predicted.to_dicts(),
+            "breaks": self.breaks.to_dicts(),
+            "staleness": self.staleness and vars(self.staleness),
+            "broken": self.broken,
+            "summary": self.summary(),
+        }
 
 
 def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
@@ -157,69 +129,106 @@ def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
         InputError: No episode was predicted with an uncertainty.
     """
     predicted = _predicted(records, outputs)
-    if not predicted:
+    if predicted.is_empty():
         raise InputError(
             f"None of the {len(records)} recorded episodes has a coverage and an "
             "epistemic σ: there is no uncertainty to audit."
         )
-    coverages = [one.coverage for one in predicted]
+    coverages = predicted["coverage"].to_numpy()
     low, high = _mean_interval(coverages)
-    inside = min(max(median(coverages), 0.001), 0.999)
+    inside = min(max(float(np.median(coverages)), 0.001), 0.999)
     return Audit(
         episodes=len(records),
-        predicted=tuple(predicted),
-        coverage=fmean(coverages),
+        predicted=predicted.drop("theta_of_oldest"),
+        coverage=float(coverages.mean()),
         low=low,
         high=high,
         inflation=2.0 / float(norm.ppf(0.5 + 0.5 * inside)),
-        sigma=median(one.sigma for one in predicted),
-        ratio=median(one.ratio for one in predicted),
-        breaks=tuple(_breaks(predicted, records)),
+        sigma=float(np.median(predicted["sigma"])),
+        ratio=predicted.select(col("ratio").median()).item(),
+        breaks=_breaks(predicted),
         staleness=_staleness(predicted),
     )
 
 
-def _predicted(
-    records: Sequence[EpisodeRecord], outputs: int
-) -> list[PredictedEpisode]:
-    predicted = []
-    for record in records:
-        columns = (record.coverage, record.model_error, record.epistemic_std)
-        values = [math.nan if value is None else value for value in columns]
-        if not all(map(math.isfinite, values)):
-            continue
-        coverage, error, norm_of_sigma = values
-        sigma = norm_of_sigma / math.sqrt(outputs)
-        # Each transition is counted once.
-        covered = binomtest(round(coverage * record.steps), record.steps)
-        high = float(covered.proportion_ci(method="wilson").high)
-        retained = records[record.first_retained - 1 : record.episode - 1]
-        distances = [abs(one.theta - record.theta) for one in retained]
-        predicted.append(
-            PredictedEpisode(
-                episode=record.episode,
-                coverage=coverage,
-                broken=coverage < BROKEN and high < NOMINAL,
-                error=error,
-                sigma=sigma,
-                ratio=error / sigma if sigma > 0 else math.inf,
-                span=record.episode - record.first_retained,
-                theta=record.theta,
-                distance=max(distances, default=0.0),
-            )
+def _predicted(records: Sequence[EpisodeRecord], outputs: int) -> polars.DataFrame:
+    rows = [[getattr(record, name) for name in _SCHEMA] for record in records]
+    frame = polars.DataFrame(rows, schema=_SCHEMA, orient="row")
+    thetas = frame["theta"].to_numpy()
+    spans = zip(frame["first_retained"], frame["episode"], thetas, strict=True)
+    distances = [
+        np.abs(thetas[m - 1 : n - 1] - now).max(initial=0) for m, n, now in spans
+    ]
+    sigma = col("epistemic_std") / math.sqrt(outputs)
+    predicted = frame.select(
+        "episode",
+        "steps",
+        "coverage",
+        error="model_error",
+        sigma=sigma,
+        ratio=polars.when(sigma > 0).then(col("model_error") / sigma),
+        span=col("episode") - col("first_retained"),
+        theta="theta",
+        distance=polars.Series(distances, dtype=polars.Float64),
+        theta_of_oldest=col("theta").gather(col("first_retained") - 1),
+    ).filter(polars.all_horizontal(col("coverage", "error", "sigma").is_finite()))
+    # Each transition is counted once.
+    ceilings = [
+        binomtest(round(coverage * steps), steps).proportion_ci(method="wilson").high
+        for coverage, steps in predicted.select("coverage", "steps").iter_rows()
+    ]
+    certain = polars.Series(ceilings, dtype=polars.Float64) < NOMINAL
+    return predicted.with_columns(
+        polars.selectors.float().fill_nan(None),
+        broken=(col("coverage") < BROKEN) & certain,
+    ).drop("steps")
+
+
+def _breaks(predicted: polars.DataFrame) -> polars.DataFrame:
+    calm = col("error", "sigma").tail(_CALM_EPISODES).median().name.suffix("_before")
+    number = col("broken").rle_id().alias("group")
+    before = col("error_before", "sigma_before").shift(1)
+    stale = col("theta") != col("theta_of_oldest")
+    return (
+        predicted.group_by(number, maintain_order=True)
+        .agg(
+            calm,
+            col("broken", "sigma").first(),
+            first=col("episode").first(),
+            last=col("episode").last(),
+            coverage=col("coverage").min(),
+            error=col("error").max(),
+            oldest=(col("episode") - col("span")).first(),
+            stale=stale.first(),
         )
-    return predicted
+        .with_columns(before, recovered=col("first").shift(-1))
+        .filter("broken")
+        .drop("group", "broken")
+    )
 
 
-def _mean_interval(values: Sequence[float]) -> tuple[float, float]:
+def _staleness(predicted: polars.DataFrame) -> Staleness | None:
+    limit = _DISTANT * float(np.ptp(predicted["theta"].to_numpy()))
+    if not limit > 0:  # θ was constant, or is unknown
+        return None
+    is_stale = predicted["distance"].to_numpy() > limit
+    coverages = predicted["coverage"].to_numpy()
+    stale, fresh = coverages[is_stale], coverages[~is_stale]
+    if not stale.size or not fresh.size:
+        return None
+    means = float(stale.mean()), float(fresh.mean())
+    return Staleness(len(stale), len(fresh), *means)
+
+
+def _mean_interval(values: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of a mean of neighbours that resemble each other.
 
     With lag-one correlation ρ, K values are worth K·(1 − ρ)/(1 + ρ) independent ones.
     """
     if len(values) < 3:
         return 0.0, 1.0
-    count, centre = len(values), fmean(values)
-    residuals = np.asarray(values) - centre
+    count, centre = len(values), float(values.mean())
+    residuals = values - centre
     total = float(residuals @ residuals)
     if total == 0:
         return centre, centre
@@ -227,63 +236,3 @@ def _mean_interval(values: Sequence[float]) -> tuple[float, float]:
     worth = max(2.0, count * (1 - correlation) / (1 + correlation))
     half = 1.96 * math.sqrt(total / (count - 1) / worth)
     return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def _breaks(
-    predicted: Sequence[PredictedEpisode], records: Sequence[EpisodeRecord]
-) -> list[Break]:
-    groups = [[*group] for _, group in groupby(predicted, key=lambda one: one.broken)]
-    breaks = []
-    for before, broken, after in zip(
-        [[], *groups[:-1]], groups, [*groups[1:], []], strict=True
-    ):
-        first, calm = broken[0], before[-5:]
-        oldest = first.episode - first.span
-        then = records[oldest - 1].theta
-        known = math.isfinite(first.theta) and math.isfinite(then)
-        if first.broken:
-            breaks.append(
-                Break(
-                    first=first.episode,
-                    last=broken[-1].episode,
-                    coverage=min(one.coverage for one in broken),
-                    error=max(one.error for one in broken),
-                    error_before=median(one.error for one in calm)
-                    if calm
-                    else math.nan,
-                    sigma=first.sigma,
-                    sigma_before=median(one.sigma for one in calm)
-                    if calm
-                    else math.nan,
-                    oldest=oldest,
-                    stale=first.theta != then if known else None,
-                    recovered=after[0].episode if after else None,
-                )
-            )
-    return breaks
-
-
-def _staleness(predicted: Sequence[PredictedEpisode]) -> Staleness | None:
-    thetas = [one.theta for one in predicted]
-    if not all(map(math.isfinite, thetas)):
-        return None
-    limit = 0.1 * (max(thetas) - min(thetas))
-    stale = [one for one in predicted if limit > 0 and one.distance > limit]
-    fresh = [one for one in predicted if one.distance <= limit]
-    if not stale or not fresh:
-        return None
-    return Staleness(
-        stale_episodes=len(stale),
-        fresh_episodes=len(fresh),
-        stale_coverage=fmean(one.coverage for one in stale),
-        fresh_coverage=fmean(one.coverage for one in fresh),
-    )
-
-
-def _finite(value: Any) -> Any:
-    """Return a document in which null stands for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -55,11 +55,6 @@ def increments(functions: Sequence[Expansion]) -> Float[np.ndarray, "K S"]:
     return np.stack([later.minus(former).norms() for later, former in pairs])
 
 
-def variation_budget(increments: Float[np.ndarray, "K S"]) -> float:
-    """Return P_N, the sum of the norms over episodes and outputs."""
-    return float(increments.sum())
-
-
 def norm_from_values(
     kernel: KernelFunction,
     points: Float[np.ndarray, "N D"],
@@ -77,42 +72,6 @@ def norm_from_values(
     factor = cho_factor(gram + nugget * np.eye(len(points)), lower=True)
     squares = np.sum(values * cho_solve(factor, values), axis=0)
     return np.sqrt(np.maximum(squares, 0.0))
-
-
-def norm_from_noisy_values(
-    kernel: KernelFunction,
-    points: Float[np.ndarray, "N D"],
-    values: Float[np.ndarray, "N S"],
-    noise_std: float,
-) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
-    """Return the norm of the ridge fit to noisy differences, and its standard error.
-
-    With d = g + ε, ε of variance τ², A = (K + τ²I)⁻¹ and M = A·K·A, the fit has the
-    squared norm dᵀMd, of mean gᵀMg + τ²·tr M.  The estimate is max(0, dᵀMd − τ²·tr M),
-    without bias for gᵀMg ≤ ‖g‖²; the fit shrinks what the noise drowns, so it is low
-    by as much.  For Gaussian noise the variance of dᵀMd is 2τ⁴·tr M² + 4τ²·gᵀM²g.
-
-    Args:
-        kernel: k.
-        points: Where both systems were observed.
-        values: Their observed differences, each of noise std ``noise_std``: √2·σ if
-            both systems have process noise σ.
-        noise_std: τ.
-    """
-    positive("The noise of the differences", noise_std)
-    noise = noise_std**2
-    eigenvalues, basis = np.linalg.eigh(kernel(points, points))
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    weights = eigenvalues / (eigenvalues + noise) ** 2  # eigenvalues of M
-    rotated = (basis.T @ values) ** 2
-    square = np.maximum(weights @ rotated - noise * weights.sum(), 0.0)
-    # gᵀM²g is estimated like gᵀMg, its own noise taken out.
-    second = np.maximum(weights**2 @ rotated - noise * np.sum(weights**2), 0.0)
-    spread = np.sqrt(2 * noise**2 * np.sum(weights**2) + 4 * noise * second)
-    norm = np.sqrt(square)
-    # d√x = dx/(2√x); near zero the square itself is the scale of the error.
-    error = np.where(square > spread, spread / (2 * norm + 1e-300), np.sqrt(spread))
-    return norm, error
 
 
 def variation_of_systems(
