@@ -19,7 +19,6 @@ from driftrl.oracles import (
     OracleTable,
     StoredOracle,
     given_optimal_returns,
-    known_optimal_return,
     optimal_returns_of_runs,
     pendulum,
     sac,
@@ -66,7 +65,6 @@ class Computer:
 def computer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Computer:
     """Compute nothing, and cache into an empty directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    table._stored.cache_clear()
     computer = Computer()
     monkeypatch.setattr(pendulum, "optimal_return", computer.by_dp)
     monkeypatch.setattr(sac, "optimal_return", computer.by_sac)
@@ -224,21 +222,10 @@ def test_monotone_values_never_fall(computer: Computer) -> None:
     assert values(again) == [-10.0, -10.0] and computer.asked == [1.0, 2.0, 3.0]
 
 
-def test_known_values_are_read_without_computation(computer: Computer) -> None:
-    raw = {0.2: 100.0, 0.6: 900.0, 0.8: 850.0, 1.0: 1000.0}  # a gap at 0.4
+def test_a_gap_in_the_grid_is_missing(computer: Computer) -> None:
     path = StoredOracle("hopper", HOPPER).cache_file
     path.parent.mkdir(parents=True)
-    path.write_bytes(render(Optimum(theta, one, 1.0) for theta, one in raw.items()))
-    known = {0.6: 900.0, 0.8: 900.0, 0.9: 950.0, 0.4: None, 0.1: None, 1.1: None}
-    for theta, value in known.items():
-        found = known_optimal_return("hopper", theta, HOPPER)
-        assert found == (None if value is None else pytest.approx(value))
-    pendulum = TASKS["pendulum"].environment
-    found = known_optimal_return("pendulum", 2.0, pendulum)
-    assert found == pytest.approx(-301.8, abs=0.1)
-    # Dynamic programming interpolates nothing.
-    assert known_optimal_return("pendulum", 1.98765, pendulum) is None
-    assert known_optimal_return("pendulum", math.nan, pendulum) is None
+    path.write_bytes(render(Optimum(one, 1.0, 1.0) for one in (0.2, 0.6, 0.8, 1.0)))
     thetas = [0.25 + 0.01 * step for step in range(60)]  # a grid of 0.2, 0.4 … 1
     assert StoredOracle("hopper", HOPPER).missing(thetas) == [0.4]
 

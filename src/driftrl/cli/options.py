@@ -3,7 +3,7 @@
 import functools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 T = TypeVar("T")
-_LEAST_WIDTH = 132
+LEAST_WIDTH = 132
+"""Of tables: folding words is worse than a line that the terminal wraps."""
 
 
 def parse(arguments: type[T], argv: list[str], command: str, summary: str) -> T:
@@ -69,14 +70,18 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a plain table that can be read, cut and pasted."""
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Return a table that can be read, cut and pasted."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
+    return table
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a plain table."""
     console = Console(highlight=False)
-    # Folding words into a narrow column is worse than a line that the terminal wraps.
-    console.width = max(console.width, _LEAST_WIDTH)
-    console.print(table)
+    console.width = max(console.width, LEAST_WIDTH)
+    console.print(plain_table(columns, rows))

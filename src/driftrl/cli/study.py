@@ -14,7 +14,6 @@ from driftrl.cli.options import parse, warn
 from driftrl.cli.progress import duration, study_summary
 from driftrl.config.engine import EngineConfig, EngineName
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import to_dict
 from driftrl.engines.launcher import Engine, Failure, make_engine, run_all
 from driftrl.engines.progress import read_progress
 from driftrl.errors import at_least, counted, require
@@ -123,7 +122,6 @@ def _progress(
     """Show how far a study is; without a terminal, in a line now and then."""
     console = Console(stderr=True)
     every = _REFRESH_SECONDS if console.is_terminal else _LOG_SECONDS
-    planned = {run.name: to_dict(run) for run in runs}
     last, warned = time.monotonic(), 0
 
     def show(failures: Sequence[Failure]) -> None:
@@ -133,7 +131,7 @@ def _progress(
         warned = len(failures)
         if time.monotonic() - last >= every:
             last = time.monotonic()
-            text = study_summary(read_progress(out, planned))
+            text = study_summary(read_progress(out, runs))
             line.update(text)
             if not console.is_terminal:
                 print(text, flush=True)

@@ -4,29 +4,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from driftrl.cli.options import parse, print_json, warn
+from driftrl.cli.options import LEAST_WIDTH, parse, plain_table, print_json, warn
 from driftrl.cli.progress import STATES, duration, number, study_summary
-from driftrl.config.run import EnvironmentConfig
-from driftrl.config.toml import from_dict
-from driftrl.engines.progress import (
-    RunProgress,
-    planned_runs,
-    read_progress,
-    study_seconds_left,
-)
-from driftrl.errors import DriftrlError, InputError, positive
-from driftrl.presets.tasks import TASKS
+from driftrl.engines.progress import RunProgress, read_progress, study_seconds_left
+from driftrl.errors import DriftrlError
+from driftrl.training.study import read_study
 
+_EVERY_SECONDS = 2.0
 _STYLES = {"failed": "red", "running": "bold", "waiting": "dim", "finished": "green"}
-_COLUMNS = ("run", "state", "episode", "θ", "return", "J*", "s/episode", "left")
 
 
 @dataclass(frozen=True)
@@ -39,8 +31,6 @@ class Arguments:
     """Print one table and end, as without a terminal."""
     json: bool = False
     """Print one JSON document and end."""
-    every: float = 2.0
-    """Seconds between two looks."""
 
 
 def main(argv: list[str]) -> int:
@@ -50,25 +40,26 @@ def main(argv: list[str]) -> int:
         "Ends when all have ended; Ctrl-C ends the display, not the runs."
     )
     arguments = parse(Arguments, argv, "watch", summary)
-    positive("--every", arguments.every)
-    directory, planned = arguments.directory, {}
+    directory, planned = arguments.directory, ()
+    study = directory / "study.toml"
     try:
-        planned = planned_runs(directory)
+        planned = read_study(study).runs() if study.is_file() else ()
     except DriftrlError as error:
         warn(f"only runs that have begun are shown: {error}")
     runs = read_progress(directory, planned)
     console = Console(highlight=False)
     if arguments.json:
-        print_json(_document(directory, runs))
+        rows = [asdict(run) | {"seconds_left": run.seconds_left} for run in runs]
+        print_json({"seconds_left": study_seconds_left(runs), "runs": rows})
     elif arguments.once or not console.is_terminal:
-        console.width = max(console.width, 132)
+        console.width = max(console.width, LEAST_WIDTH)
         console.print(_screen(runs))
     else:
         # What does not fit the terminal is cut at the end.
         with Live(_screen(runs), console=console, auto_refresh=False) as live:
             try:
                 while not all(run.state in ("finished", "failed") for run in runs):
-                    time.sleep(arguments.every)
+                    time.sleep(_EVERY_SECONDS)
                     runs = read_progress(directory, planned)
                     live.update(_screen(runs), refresh=True)
             except KeyboardInterrupt:
@@ -79,18 +70,15 @@ def main(argv: list[str]) -> int:
 def _screen(runs: Sequence[RunProgress]) -> Group:
     """Return a summary, the reasons of failures, and a table with failures first."""
     ordered = sorted(runs, key=lambda run: STATES.index(run.state))
-    failures = [
-        f"Failed: {run.name}: {run.error or 'it printed nothing.'}"
-        for run in ordered
-        if run.state == "failed"
-    ]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in _COLUMNS:
-        # In a narrow terminal names are broken, numbers and states are not.
-        table.add_column(column, no_wrap=column != "run", overflow="fold")
-    for run in ordered:
-        table.add_row(*_cells(run), style=_STYLES.get(run.state))
-    return Group(Text("\n".join([study_summary(runs), *failures, ""])), table)
+    lines = [study_summary(runs)]
+    lines += [f"Failed: {run.name}: {run.error}" for run in ordered if run.error]
+    columns = ("run", "state", "episode", "θ", "return", "s/episode", "left")
+    table = plain_table(columns, map(_cells, ordered))
+    for row, run in zip(table.rows, ordered, strict=True):
+        row.style = _STYLES.get(run.state)
+    for column in table.columns[1:]:  # in a narrow terminal only names are broken
+        column.no_wrap = True
+    return Group(Text("\n".join([*lines, ""])), table)
 
 
 def _cells(run: RunProgress) -> list[str]:
@@ -104,30 +92,6 @@ def _cells(run: RunProgress) -> list[str]:
         f"{run.episodes}/{'?' if run.planned is None else run.planned}",
         number(run.theta, ".3f"),
         number(run.last_return, ".1f"),
-        number(_optimum(run), ".1f"),
         number(run.seconds, ".2f"),
         "–" if left is None else duration(left),
     ]
-
-
-def _optimum(run: RunProgress) -> float | None:
-    """Return J* at the run's newest θ, if no training is needed to know it."""
-    if run.theta is None or run.task not in TASKS or run.config.get("extra_drifts"):
-        return None
-    from driftrl.oracles import known_optimal_return
-
-    try:
-        environment = from_dict(EnvironmentConfig, run.config["environment"])
-    except InputError:  # settings of another version
-        return None
-    return known_optimal_return(run.task, run.theta, environment)
-
-
-def _document(directory: Path, runs: Sequence[RunProgress]) -> dict[str, Any]:
-    rows = []
-    for run in runs:
-        row = asdict(run) | {"planned": run.planned, "seconds_left": run.seconds_left}
-        del row["config"]
-        rows.append(row | {"optimum": _optimum(run)})
-    left = study_seconds_left(runs)
-    return {"directory": str(directory), "seconds_left": left, "runs": rows}

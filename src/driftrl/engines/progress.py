@@ -14,7 +14,6 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import to_dict
 from driftrl.engines.launcher import LOG, last_line
 from driftrl.records import CONFIG_FILE, RECORDS_FILE, is_running, run_directories
 
@@ -39,8 +38,9 @@ class RunProgress:
 
     name: str
     state: State
-    config: Mapping[str, Any]
-    """Contents of ``config.toml``, or of the study's plan."""
+    task: str = ""
+    planned: int | None = None
+    """Episodes of the finished run."""
     episodes: int = 0
     """Recorded episodes."""
     theta: float | None = None
@@ -55,17 +55,6 @@ class RunProgress:
     """Of a failed run: the last line it printed, or why its files can't be read."""
 
     @property
-    def task(self) -> str:
-        """Name of the task, empty if it is not known."""
-        return str(self.config.get("task", ""))
-
-    @property
-    def planned(self) -> int | None:
-        """Number of episodes that the finished run will have."""
-        planned = self.config.get("episodes")
-        return planned if isinstance(planned, int) else None
-
-    @property
     def seconds_left(self) -> float | None:
         """Seconds until the run is finished, at its recent pace."""
         if self.state == "finished":
@@ -75,31 +64,19 @@ class RunProgress:
         return max(0, self.planned - self.episodes) * self.seconds
 
 
-def planned_runs(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the configurations of all runs of the study in a directory, by name."""
-    from driftrl.training.study import read_study
-
-    path = directory / "study.toml"
-    if (directory / CONFIG_FILE).is_file() or not path.is_file():
-        return {}
-    return {run.name: to_dict(run) for run in read_study(path).runs()}
-
-
 def read_progress(
-    directory: Path, planned: Mapping[str, Mapping[str, Any]] | None = None
+    directory: Path, planned: Sequence[RunConfig] = ()
 ) -> list[RunProgress]:
     """Return how far a run, or the runs of a study, are: planned ones first, in order.
 
-    ``planned`` are the configurations of the runs that the study will have, by name.
+    ``planned`` are the runs that the study will have.
     """
-    planned = planned or {}
-    paths = {name: directory / name for name in planned}
+    runs = {run.name: _read_run(directory / run.name, run) for run in planned}
     if not planned or any(directory.glob(f"*/{CONFIG_FILE}")):
-        begun = sorted(path.resolve() for path in run_directories(directory))
-        paths |= {path.name: path for path in begun}
-    return [
-        _read_run(path, name, planned.get(name, {})) for name, path in paths.items()
-    ]
+        for path in sorted(path.resolve() for path in run_directories(directory)):
+            if path.name not in runs:
+                runs[path.name] = _read_run(path)
+    return [*runs.values()]
 
 
 def study_seconds_left(runs: Sequence[RunProgress]) -> float | None:
@@ -108,20 +85,24 @@ def study_seconds_left(runs: Sequence[RunProgress]) -> float | None:
     A run without an episode is taken to be as fast as the others of its task.  None if
     nothing is running, or if no pace is known yet.
     """
-    known = [run for run in runs if run.seconds is not None]
-    left: dict[State, list[float]] = {"running": [], "waiting": [], "stopped": []}
-    for run in runs:
-        if run.state in left:
-            alike = [other for other in known if other.task == run.task] or known
-            pace = fmean([other.seconds or 0.0 for other in alike] or [0.0])
-            seconds = run.seconds_left
-            seconds = (run.planned or 0) * pace if seconds is None else seconds
-            left[run.state].append(seconds)
-    if not any(left.values()):
+    unfinished = [run for run in runs if run.state not in ("finished", "failed")]
+    if not unfinished:
         return 0.0
-    if not left["running"] or not known:
+    left = [_seconds_left(run, runs) for run in unfinished]
+    pairs = zip(unfinished, left, strict=True)
+    running = [seconds for run, seconds in pairs if run.state == "running"]
+    if not running or all(run.seconds is None for run in runs):
         return None
-    return max(sum(map(sum, left.values())) / len(left["running"]), *left["running"])
+    return max(sum(left) / len(running), *running)
+
+
+def _seconds_left(run: RunProgress, runs: Sequence[RunProgress]) -> float:
+    if run.seconds_left is not None:
+        return run.seconds_left
+    known = [other for other in runs if other.seconds is not None]
+    alike = [other for other in known if other.task == run.task] or known
+    pace = fmean([other.seconds or 0.0 for other in alike] or [0.0])
+    return (run.planned or 0) * pace
 
 
 @dataclass(frozen=True)
@@ -143,8 +124,7 @@ def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> C
     """
     from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
 
-    planned = {run.name: to_dict(run) for run in runs}
-    progress = {run.name: run for run in read_progress(directory, planned)}
+    progress = {run.name: run for run in read_progress(directory, runs)}
     rate, seconds = product_rate(), []
     for run in runs:
         begun = [other for other in progress.values() if other.task == run.task]
@@ -159,17 +139,29 @@ def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> C
     )
 
 
-def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
+def _read_run(path: Path, planned: RunConfig | None = None) -> RunProgress:
     # The heartbeat first: a run that ends in between then counts as finished.
     is_active = is_running(path)
-    config, error = (planned, "") if planned else _read_config(path / CONFIG_FILE)
-    rows, damage = _read_rows(path / RECORDS_FILE)
-    error = error or damage
+    config: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    error = ""
+    try:
+        if planned is not None:
+            config = vars(planned)
+        else:
+            config = tomllib.loads((path / CONFIG_FILE).read_text())
+        for line in _text(path / RECORDS_FILE).split("\n")[:-1][-_RECENT:]:
+            row = json.loads(line)
+            int(row["episode"])  # a row is a table with the number of its episode
+            rows.append(row)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        file = RECORDS_FILE if config else CONFIG_FILE
+        error = f"The end of {file} can't be read."
     # A failed process prints why at its end; after a warning further episodes follow.
     if not error and _changed(path / LOG) >= _changed(path / RECORDS_FILE):
-        error = last_line(_tail(path / LOG).decode(errors="replace"), "").strip()
+        error = last_line(_text(path / LOG), "").strip()
     try:
-        job = json.loads(_tail(path / JOB_FILE))
+        job = json.loads(_text(path / JOB_FILE))
     except ValueError:
         job = None
     newest = rows[-1] if rows else {}
@@ -185,9 +177,10 @@ def _read_run(path: Path, name: str, planned: Mapping[str, Any]) -> RunProgress:
     evaluated = newest.get("return_eval")
     seconds = [row["wall_s"] for row in rows if row.get("wall_s") is not None]
     return RunProgress(
-        name=name,
+        name=path.name,
         state=state,
-        config=config,
+        task=str(config.get("task", "")),
+        planned=goal if isinstance(goal, int) else None,
         episodes=episodes,
         theta=newest.get("theta"),
         last_return=newest.get("return_executed") if evaluated is None else evaluated,
@@ -203,33 +196,11 @@ def _changed(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-def _tail(path: Path) -> bytes:
+def _text(path: Path) -> str:
     """Return the end of a file, whose first line may be cut; nothing if missing."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return file.read()
+            return file.read().decode(errors="replace")
     except OSError:
-        return b""
-
-
-def _read_config(path: Path) -> tuple[Mapping[str, Any], str]:
-    try:
-        return tomllib.loads(path.read_text()), ""
-    except OSError:
-        return {}, ""
-    except ValueError as error:
-        return {}, f"{CONFIG_FILE} is not valid TOML: {error}."
-
-
-def _read_rows(path: Path) -> tuple[list[Mapping[str, Any]], str]:
-    """Return the newest complete rows, oldest first, and what is wrong with them."""
-    rows: list[Mapping[str, Any]] = []
-    for line in _tail(path).split(b"\n")[:-1][-_RECENT:]:
-        try:
-            row = json.loads(line)
-            int(row["episode"])  # a row is a table with the number of its episode
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return rows, f"The newest rows of {RECORDS_FILE} can't be read."
-        rows.append(row)
-    return rows, ""
+        return ""

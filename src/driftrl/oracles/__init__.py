@@ -5,7 +5,6 @@ from driftrl.oracles.table import (
     OracleTable,
     StoredOracle,
     given_optimal_returns,
-    known_optimal_return,
     optimal_returns_of_runs,
 )
 
@@ -14,6 +13,5 @@ __all__ = [
     "OracleTable",
     "StoredOracle",
     "given_optimal_returns",
-    "known_optimal_return",
     "optimal_returns_of_runs",
 ]

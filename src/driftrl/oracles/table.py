@@ -16,7 +16,6 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -187,12 +186,6 @@ class StoredOracle:
         ]
         self.stored = sorted(optima, key=lambda one: one.theta)
 
-    def known(self, theta: float) -> float | None:
-        """Return J*(θ) if no computation is needed, else None."""
-        gap = 0.0 if self.by == "dp" else self._spacing * (1.0 + 1e-9)
-        optimum = _at(self._monotone(self.stored), theta, gap)
-        return optimum.value if optimum else None
-
     def missing(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* has to be computed."""
         return [one for one in self._grid(thetas) if _at(self.stored, one, 0.0) is None]
@@ -276,16 +269,6 @@ class StoredOracle:
             f"J*(θ) is the best return achieved on the true dynamics (by {methods}; "
             f"{efforts}). Its error is {_ERRORS[self.by]}. Values: {counts}."
         )
-
-
-_stored = cache(StoredOracle)
-
-
-def known_optimal_return(
-    task: str, theta: float, environment: EnvironmentConfig
-) -> float | None:
-    """Return J*(θ) if it needs no computation, else None; files are read once."""
-    return _stored(task, environment).known(theta)
 
 
 def render(optima: Iterable[Optimum]) -> bytes:
