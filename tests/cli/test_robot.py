@@ -85,7 +85,7 @@ def test_a_twin_is_served_until_it_is_asked_to_end(
     assert address in printed and "shutdown: 1" in printed
     assert "Finished episodes: 1" in printed and "Missed deadlines: 0" in printed
     rows = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [row["event"] for row in rows] == ["contact", "finished", "halted"]
+    assert [row["event"] for row in rows] == ["connected", "finished", "halted"]
 
 
 OWN = """

@@ -13,7 +13,7 @@ import pytest
 
 from driftrl.robot.client import RemoteEnv
 from driftrl.robot.controller import Controller
-from driftrl.robot.event_log import Event, EventLog, Halted
+from driftrl.robot.event_log import Event, EventLog
 from driftrl.robot.protocol import (
     VERSION,
     Begin,
@@ -56,8 +56,8 @@ class Served:
     def address(self) -> str:
         return self.robot.address
 
-    def stops(self) -> list[Halted]:
-        return [event for event in self.events if isinstance(event, Halted)]
+    def stops(self) -> list[Event]:
+        return [event for event in self.events if event["event"] == "halted"]
 
     def wait(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
         """Wait for something to happen, for long, since the machine may be busy."""
@@ -66,7 +66,7 @@ class Served:
             assert time.monotonic() < until, (self.events, self.log.counts)
             time.sleep(0.005)
 
-    def stopped(self, count: int = 1) -> Halted:
+    def stopped(self, count: int = 1) -> Event:
         """Wait for so many stops, and return the last."""
         self.wait(lambda: len(self.stops()) >= count)
         return self.stops()[count - 1]

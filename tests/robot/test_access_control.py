@@ -185,7 +185,7 @@ def test_ending_stops_the_machine_first(serve: Serve, connect: Connect) -> None:
     env.step(np.array([0.5]))
     served.robot.end()
     stop = served.stopped()
-    assert stop.code == "shutdown"
+    assert stop["code"] == "shutdown"
     with pytest.raises(EpisodeAborted, match="ends"):
         env.step(np.array([0.5]))
     served.wait(lambda: served.machine.closed)

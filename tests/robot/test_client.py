@@ -57,7 +57,7 @@ def test_steps_need_an_episode_and_actions_their_shape(serve: Serve) -> None:
         env.step(np.zeros(2))
     with pytest.raises(Malformed, match="values"):
         env.step(np.array([np.nan]))
-    assert served.stopped().code == "aborted"
+    assert served.stopped()["code"] == "aborted"
     with pytest.raises(InputError, match="reset"):
         env.step(np.zeros(1))
     env.close()

@@ -128,8 +128,8 @@ def test_the_learner_is_killed(
     driving = len(served.machine.actions)
     os.kill(learner.pid, signal.SIGKILL)
     stop = served.stopped(before + 1)
-    assert stop.code in ("gone", "deadline")
-    assert stop.periods <= 2
+    assert stop["code"] in ("gone", "deadline")
+    assert stop["periods"] <= 2
     served.wait(lambda: served.machine.actions[-2:] == [STOP, STOP])
     # After the kill at most one action was still on its way.
     assert served.machine.actions[driving:].count(0.5) <= 2
@@ -200,7 +200,7 @@ def test_the_network_is_cut_for_three_seconds(serve: Callable[..., Any]) -> None
         assert not proxy.flowing.is_set(), (
             "the robot was stopped before the cut was over"
         )
-        assert stop.code in ("deadline", "gone") and stop.periods <= 2
+        assert stop["code"] in ("deadline", "gone") and stop["periods"] <= 2
         # What was on its way arrives late, from nobody's learner, and does nothing.
         drive(env, steps=6)
         restored.join()

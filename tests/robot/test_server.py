@@ -71,7 +71,7 @@ def test_clocks_advance_unless_an_episode_was_aborted(
     env.reset(seed=1)
     env.step(COMMANDS[0])
     env.reset(seed=1)
-    assert served.stopped().code == "aborted"
+    assert served.stopped()["code"] == "aborted"
     for action in COMMANDS:
         env.step(action)
     env.reset(seed=2)
@@ -95,7 +95,7 @@ def test_the_clock_is_kept(serve: Serve, connect: Connect) -> None:
         except EpisodeAborted:
             continue
     served.wait(lambda: served.log.counts["finished"] == 1)
-    seconds = served.events[-1].seconds
+    seconds = served.events[-1]["seconds"]
     assert 6 * 0.05 <= seconds < 6.5 * 0.05 + 0.05
 
 
@@ -149,7 +149,7 @@ def test_wrong_observations_stop_the_machine(
     with pytest.raises(EpisodeAborted, match="after 3 actions"):
         env.step(np.array([0.7]))
     stop = served.stopped()
-    assert (stop.episode, stop.step, stop.code) == (4, 3, code)
+    assert (stop["episode"], stop["step"], stop["code"]) == (4, 3, code)
     assert served.machine.actions[:4] == [0.5, 0.6, 0.7, STOP]
     assert served.machine.halts == 1
     # It stays safe until the same episode is begun again, which then goes well.
@@ -167,7 +167,7 @@ def test_a_bad_start_stops_the_machine(serve: Serve, connect: Connect) -> None:
     env = connect(served.address)
     with pytest.raises(EpisodeAborted, match="0"):
         env.reset(seed=1)
-    assert served.stopped().code == "observation"
+    assert served.stopped()["code"] == "observation"
 
 
 def test_theta_that_is_no_number_stops_the_machine(
@@ -188,7 +188,7 @@ def test_stuck_sensors_stop_the_machine(serve: Serve, connect: Connect) -> None:
     env.step(np.array([0.5]))
     with pytest.raises(EpisodeAborted, match="3"):
         env.step(np.array([0.5]))
-    assert served.stopped().code == "stale"
+    assert served.stopped()["code"] == "stale"
 
 
 def test_a_machine_that_hangs_is_stopped(serve: Serve, connect: Connect) -> None:
@@ -207,8 +207,8 @@ def test_a_machine_that_hangs_is_stopped(serve: Serve, connect: Connect) -> None
         for _ in range(3):
             env.step(np.array([0.5]))
     stop = served.stopped()
-    assert (stop.code, stop.step) == ("stale", 2)
-    assert stop.periods <= 2
+    assert (stop["code"], stop["step"]) == ("stale", 2)
+    assert stop["periods"] <= 2
     served.wait(lambda: served.machine.actions[:4] == [0.5, 0.5, STOP, STOP])
 
 
@@ -226,8 +226,8 @@ def test_an_answer_that_comes_too_late(serve: Serve, connect: Connect) -> None:
     with pytest.raises(EpisodeAborted, match="after 1 action:"):
         env.step(np.array([0.9]))
     stop = served.stopped()
-    assert (stop.code, stop.step) == ("deadline", 1)
-    assert stop.periods <= 2
+    assert (stop["code"], stop["step"]) == ("deadline", 1)
+    assert stop["periods"] <= 2
     served.wait(lambda: served.log.counts["late actions"] == 1)
     assert 0.9 not in served.machine.actions
     assert served.machine.actions[:2] == [0.5, STOP]
@@ -330,5 +330,5 @@ def test_a_learner_that_hangs_up(serve: Serve, knock: Knock) -> None:
     peer.next(Observation)
     peer.close()
     stop = served.stopped()
-    assert stop.code in ("gone", "deadline") and stop.periods <= 2
+    assert stop["code"] in ("gone", "deadline") and stop["periods"] <= 2
     assert served.machine.actions[-1] == STOP

@@ -13,11 +13,11 @@ from driftrl.cli.options import parse
 from driftrl.errors import InputError, at_least, counted, require
 from driftrl.records import read_settings
 from driftrl.robot.controller import Controller, run_policy
-from driftrl.robot.event_log import Event, EventLog, Finished, Halted
+from driftrl.robot.event_log import Event, EventLog
 from driftrl.robot.machine import Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
-from driftrl.robot.timing import Timing, delays_of
+from driftrl.robot.timing import Delays, Timing, delays_of
 from driftrl.robot.transport import check_access, read_token
 
 if TYPE_CHECKING:
@@ -194,15 +194,17 @@ def _policy(path: Path, machine: Machine) -> "Policy":
 
 def _text(event: Event) -> str:
     """Return a line about an event."""
-    if isinstance(event, Halted):
+    if event["event"] == "halted":
         return (
-            f"episode {event.episode}: stopped after {counted(event.step, 'action')}, "
-            f"{event.periods:.2f} periods after the last ({event.code}): {event.reason}"
+            f"episode {event['episode']}: stopped after "
+            f"{counted(event['step'], 'action')}, {event['periods']:.2f} periods after "
+            f"the last ({event['code']}): {event['reason']}"
         )
-    if isinstance(event, Finished):
+    if event["event"] == "finished":
         return (
-            f"episode {event.episode}: {counted(event.steps, 'action')} in "
-            f"{event.seconds:.2f} s, return {event.total:.2f}, answers after "
-            f"{event.answers}"
+            f"episode {event['episode']}: {counted(event['steps'], 'action')} in "
+            f"{event['seconds']:.2f} s, return {event['total']:.2f}, answers after "
+            f"{Delays(**event['answers'])}"
         )
-    return event.message if event.served else f"Refused: {event.message}"
+    prefix = "Refused: " if event["event"] == "refused" else ""
+    return f"{prefix}{event['message']}"

@@ -11,12 +11,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from driftrl.errors import require
-from driftrl.robot.event_log import EventLog, Finished, Halted
+from driftrl.robot.event_log import EventLog
 from driftrl.robot.machine import Machine, MachineThread, Sample
 from driftrl.robot.protocol import Begin, Code
 from driftrl.robot.safety import Interrupted, Limits, check_observation, limited
@@ -199,9 +199,16 @@ class Controller:
         """Let the machine come to rest after an episode that came to its end."""
         seconds = now() - self._begun
         self._rest()
-        answers = delays_of(self.log.answers[self._answers_before :])
-        counts = (self.step, seconds, self._total, self._limited)
-        self.log.record(Finished(self.episode, *counts, answers))
+        self.log.counts["finished"] += 1
+        self.log.record(
+            "finished",
+            episode=self.episode,
+            steps=self.step,
+            seconds=seconds,
+            total=self._total,
+            limited=self._limited,
+            answers=asdict(delays_of(self.log.answers[self._answers_before :])),
+        )
 
     def _stop(self, code: Code, reason: str) -> None:
         """Put the stop action into force, at once; then note why."""
@@ -210,9 +217,16 @@ class Controller:
         # Noted is when the machine took it, not when it was told to.
         taken = coming and self._stopped.wait(self.timing.period)
         moment = self._stopped_at if taken else self._halted_at
-        periods = (moment - changed) / self.timing.period
-        hanging = coming and not taken
-        self.log.record(Halted(self.episode, self.step, code, reason, periods, hanging))
+        self.log.counts[code] += 1
+        self.log.record(
+            "halted",
+            episode=self.episode,
+            step=self.step,
+            code=code,
+            reason=reason,
+            periods=(moment - changed) / self.timing.period,
+            hanging=coming and not taken,
+        )
 
     def _rest(self) -> bool:
         """Halt the machine; return whether it will also get the stop action."""

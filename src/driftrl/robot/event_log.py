@@ -4,52 +4,19 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from driftrl.robot.protocol import Code
-from driftrl.robot.timing import Delays
+Event = dict[str, Any]
+"""What happened (``event``), with its facts as JSON types.
 
-
-@dataclass(frozen=True)
-class Finished:
-    """An episode that came to its end."""
-
-    episode: int
-    steps: int
-    seconds: float
-    total: float
-    """Sum of its rewards."""
-    limited: int
-    """Actions that were clipped or whose change was limited."""
-    answers: Delays
-    """From an observation to its answer."""
-
-
-@dataclass(frozen=True)
-class Halted:
-    """An episode that was stopped."""
-
-    episode: int
-    step: int
-    code: Code
-    reason: str
-    periods: float
-    """Periods from the last action, or from the start, to the stop action."""
-    hanging: bool
-    """Whether the machine was in a call then, so that it gets the stop action when
-    it comes back; its ``halt`` was called at once."""
-
-
-@dataclass(frozen=True)
-class Contact:
-    """A learner connected, or was refused."""
-
-    served: bool
-    message: str
-
-
-Event = Finished | Halted | Contact
+- finished: ``episode``, its ``steps`` and ``seconds``, ``total`` reward, how many
+  actions were ``limited``, and the delays of its ``answers``;
+- halted: ``episode``, ``step``, ``code`` and ``reason``, the ``periods`` from the last
+  action to the stop action, and whether the machine was ``hanging`` in a call then, so
+  that it gets the stop action when it comes back (its ``halt`` was called at once);
+- connected and refused: a ``message`` about a learner.
+"""
 
 
 class EventLog:
@@ -69,17 +36,13 @@ class EventLog:
         self.answers = array("d")
         """Seconds that each answer took."""
 
-    def record(self, event: Event) -> None:
-        """Count an event, report it and write it."""
-        if isinstance(event, Finished):
-            self.counts["finished"] += 1
-        if isinstance(event, Halted):
-            self.counts[event.code] += 1
+    def record(self, event: str, **facts: Any) -> None:
+        """Report an event and write it."""
+        row = {"event": event, **facts}
         if self._file is not None:
-            row = {"event": type(event).__name__.lower(), **asdict(event)}
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self._file.flush()
-        self._on_event(event)
+        self._on_event(row)
 
     def close(self) -> None:
         """Close the file."""

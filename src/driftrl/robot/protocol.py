@@ -10,15 +10,10 @@ import contextlib
 import sys
 from typing import Annotated, Literal
 
-from driftrl.errors import DriftrlError, InputError
+import msgspec
+from msgspec import Meta, Struct
 
-try:
-    import msgspec
-    from msgspec import Meta, Struct
-except ImportError:  # pragma: no cover
-    raise InputError(
-        "Robots need the extra 'robot': pip install 'driftrl[robot]'."
-    ) from None
+from driftrl.errors import DriftrlError
 
 VERSION = 2
 MAX_BYTES = 131_072
@@ -157,9 +152,8 @@ class Alive(_Message, frozen=True):
     """Robot: are you still connected?  Needs no answer."""
 
 
-FromLearner = Hello | Begin | Action | Abort
 FromRobot = Welcome | Refused | Preparing | Observation | Stopped | Alive
-Message = FromLearner | FromRobot
+Message = Hello | Begin | Action | Abort | FromRobot
 
 
 class _HelloOfAnyVersion(Struct, tag_field="type", tag="hello"):

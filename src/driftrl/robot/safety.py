@@ -1,11 +1,13 @@
 """Limits of a robot: pure checks of actions and observations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.errors import at_least, require
+from driftrl.errors import require
 from driftrl.robot.protocol import Code
 
 Actions = Float[np.ndarray, " A"]
@@ -21,21 +23,12 @@ class Interrupted(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """Where one entry of the observation, such as a position, must stay."""
 
-    index: int
+    entry: int
     low: float
     high: float
-
-    def __post_init__(self) -> None:
-        at_least("The index of a bound", self.index, 0)
-        require(
-            self.low < self.high,
-            f"A bound must leave room between its ends, received {self.low!r} to "
-            f"{self.high!r}.",
-        )
 
 
 @dataclass(frozen=True)
@@ -68,9 +61,9 @@ class Limits:
         )
         for bound in self.bounds:
             require(
-                bound.index < self.observation_size,
-                f"A bound is set on entry {bound.index} of the observation, which has "
-                f"entries 0 to {self.observation_size - 1}.",
+                0 <= bound.entry < self.observation_size and bound.low < bound.high,
+                f"A bound has an entry of 0 to {self.observation_size - 1} and leaves "
+                f"room between its ends, received {bound}.",
             )
 
 
@@ -111,22 +104,16 @@ def check_observation(
         raise Interrupted("observation", f"The reward is {reward}.")
     if limits.frozen and repeats >= limits.frozen:
         raise Interrupted("stale", f"{repeats} observations in a row were the same.")
-    sensors = [(index, *ends) for index, ends in enumerate(limits.sensors)]
-    bounds = [(bound.index, bound.low, bound.high) for bound in limits.bounds]
+    sensors = [Bound(entry, *ends) for entry, ends in enumerate(limits.sensors)]
     _check_within(obs, sensors, "range", "the sensors read")
-    _check_within(obs, bounds, "bounds", "the machine must stay")
+    _check_within(obs, limits.bounds, "bounds", "the machine must stay")
 
 
 def _check_within(
-    obs: Float[np.ndarray, " S"],
-    ranges: list[tuple[int, float, float]],
-    code: Code,
-    what: str,
+    obs: Float[np.ndarray, " S"], bounds: Sequence[Bound], code: Code, what: str
 ) -> None:
-    for index, low, high in ranges:
-        if not low <= obs[index] <= high:
-            raise Interrupted(
-                code,
-                f"Entry {index} of the observation is {obs[index]:.6g}; {what} from "
-                f"{low:.6g} to {high:.6g}.",
-            )
+    for entry, low, high in bounds:
+        if not low <= obs[entry] <= high:
+            value = f"Entry {entry} of the observation is {obs[entry]:.6g}"
+            allowed = f"{what} from {low:.6g} to {high:.6g}"
+            raise Interrupted(code, f"{value}; {allowed}.")

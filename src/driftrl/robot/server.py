@@ -11,7 +11,6 @@ import threading
 import numpy as np
 
 from driftrl.robot.controller import Actor, Controller, now
-from driftrl.robot.event_log import Contact
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import (
     MAX_TEXT,
@@ -241,7 +240,7 @@ class Robot(Actor):
         else:
             if peer != self._learner:
                 self._learner = peer
-                self._log.record(Contact(True, "A learner has connected."))
+                self._log.record("connected", message="A learner has connected.")
             self._listener.send(peer, encode(self._welcome()))
 
     def _is_taken(self) -> bool:
@@ -255,7 +254,7 @@ class Robot(Actor):
         if now() - self._probed < _PROBE_EVERY:
             return True
         self._probed = now()
-        return self._listener.is_connected(self._learner, encode(Alive()))
+        return self._listener.send(self._learner, encode(Alive()), lossy=True)
 
     def _welcome(self) -> Welcome:
         machine, timing = self._controller.machine, self._controller.timing
@@ -276,7 +275,7 @@ class Robot(Actor):
         # Logged once a minute for each code, however often and by whomever it is tried.
         if now() - self._refusals.get(code, -math.inf) > _LOG_REFUSAL_EVERY:
             self._refusals[code] = now()
-            self._log.record(Contact(False, reason))
+            self._log.record("refused", message=reason)
         self._listener.send(peer, encode(Refused(VERSION, code, reason)))
 
     def _send_required(self, message: Message) -> None:

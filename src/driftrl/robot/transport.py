@@ -13,15 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import zmq
+
 from driftrl.errors import InputError, require
 from driftrl.robot.protocol import MAX_BYTES
-
-try:
-    import zmq
-except ImportError:
-    raise InputError(
-        "Robots need the extra 'robot': pip install 'driftrl[robot]'."
-    ) from None
 
 TOKEN_VARIABLE = "DRIFTRL_ROBOT_TOKEN"
 _TOKEN_LENGTHS = (16, 256)
@@ -154,23 +149,20 @@ class Listener(_Socket):
             case [peer, *_]:
                 return peer, b""
 
-    def send(self, peer: bytes, message: bytes) -> bool:
-        """Send, and return whether the peer is connected and its queue has room."""
-        return self._send(peer, message) is None
+    def send(self, peer: bytes, message: bytes, *, lossy: bool = False) -> bool:
+        """Send, and return whether the peer is connected and its queue has room.
 
-    def is_connected(self, peer: bytes, message: bytes) -> bool:
-        """Return whether a peer is connected, which a full queue does not change."""
-        return self._send(peer, message) != zmq.EHOSTUNREACH
-
-    def _send(self, peer: bytes, message: bytes) -> int | None:
-        """Send, and return the error number if the peer takes nothing."""
+        With ``lossy`` a full queue loses the message and counts as connected.
+        """
         try:
             self._socket.send_multipart([peer, message], flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return lossy
         except zmq.ZMQError as error:
-            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                return error.errno
-            raise
-        return None
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return False
+        return True
 
 
 class Dialer(_Socket):
