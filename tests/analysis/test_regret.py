@@ -131,7 +131,7 @@ def test_a_comparison_agrees_with_scipy(five_seeds: Study) -> None:
     for method, values in zip(summary.methods, finals, strict=True):
         assert method.curves.shape == (5, 4)
         np.testing.assert_allclose(method.mean[-1], values.mean())
-        np.testing.assert_allclose(method.stderr[-1], stats.sem(values))
+        np.testing.assert_allclose(method.final.stderr, stats.sem(values))
     expected = stats.ttest_rel(finals[1], finals[0]).confidence_interval(0.95)
     row = driftrl.regret(five_seeds.frame()).row(1, named=True)
     ends = [row["difference_low"], row["difference_high"]]

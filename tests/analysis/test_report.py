@@ -131,7 +131,7 @@ def test_each_run_says_its_result(page: str, frame: pl.DataFrame) -> None:
         final = frame.filter(run=entry["label"], episode=30)["cumulative_regret"][0]
         assert f"R = {number(final)} after 30 episodes" in entry["facts"]
         assert entry["resets"] == [8, 15, 22, 29]
-    columns = {trace["meta"]["y"] for trace in figures["run"]["data"]}
+    columns = {trace["meta"]["column"] for trace in figures["run"]["data"]}
     assert columns == {
         *("theta", "optimal_return", "return_executed", "return_eval", "model_error"),
         *("coverage", "optimism", "temperature", "span"),
@@ -141,9 +141,9 @@ def test_each_run_says_its_result(page: str, frame: pl.DataFrame) -> None:
 def test_curves_are_means_with_standard_errors(page: str, frame: pl.DataFrame) -> None:
     figures, _ = embedded(page)
     lines = {
-        (trace["meta"]["row"]["quantity"], trace["meta"]["row"]["method"]): trace
+        (trace["meta"]["quantity"], trace["meta"].get("method")): trace
         for trace in figures["1-curves"]["data"]
-        if "row" in trace["meta"]
+        if "quantity" in trace["meta"]
     }
     columns = {"regret": "cumulative_regret", "returns": "achieved_return"}
     for quantity, column in columns.items():
@@ -154,10 +154,10 @@ def test_curves_are_means_with_standard_errors(page: str, frame: pl.DataFrame) -
             np.testing.assert_allclose(line["y"], values.mean(axis=0), rtol=1e-6)
             error = values.std(axis=0, ddof=1) / 2
             np.testing.assert_allclose(line["customdata"], error, rtol=1e-6)
-    theta = lines["theta", "θ"]
+    theta = lines["theta", None]
     np.testing.assert_allclose(theta["y"], frame[:30]["theta"], rtol=1e-6)
     assert {key.partition("-")[2] for key in figures if key != "run"} == {
-        *("curves", "finals", "differences", "span", "model_error", "coverage"),
+        *("curves", "span", "model_error", "coverage"),
         *("epistemic_std", "optimism", "temperature", "profile"),
     }
 

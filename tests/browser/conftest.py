@@ -93,7 +93,7 @@ class Opened:
         return self.page.evaluate(
             """key => document.getElementById(`plot-${key}`).data.map(one => ({
                 name: one.name, visible: one.visible ?? true, y: one.y,
-                method: one.meta?.method, column: one.meta?.y,
+                method: one.meta?.method, column: one.meta?.column,
             }))""",
             key,
         )

@@ -4,11 +4,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
-
-import driftrl
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -19,7 +16,7 @@ PHONE = {
     "device_scale_factor": 2,
 }
 FIGURES = {
-    *("curves", "finals", "differences", "span", "model_error", "coverage"),
+    *("curves", "span", "model_error", "coverage"),
     *("epistemic_std", "optimism", "temperature"),
 }
 TOGETHER = {"all-profile", "run"}
@@ -91,27 +88,6 @@ def test_a_run_is_chosen_and_shown(open_page: Open, frame: pl.DataFrame) -> None
     assert opened.page.input_value("#run") == "11"
 
 
-def test_the_data_of_a_figure_is_saved(open_page: Open, frame: pl.DataFrame) -> None:
-    opened = open_page("one")
-    name, text = opened.download("figure:has(#plot-1-curves) button.csv")
-    assert name == "1-curves.csv"
-    rows = pl.read_csv(io.StringIO(text))
-    assert rows.columns == [
-        *("quantity", "method", "episode", "mean", "standard_error")
-    ]
-    # θ, J*, and regret and return of three methods.
-    assert len(rows) == 8 * 30
-    final = rows.filter(quantity="regret", episode=30)
-    table = driftrl.regret(frame)
-    np.testing.assert_allclose(final["mean"], table["regret"], rtol=1e-6)
-    errors = table["standard_error"].to_numpy()
-    np.testing.assert_allclose(final["standard_error"], errors, rtol=1e-6)
-    _, text = opened.download("figure:has(#plot-1-differences) button.csv")
-    rows = pl.read_csv(io.StringIO(text)).filter(of="mean")
-    lower = table["difference_low"].drop_nulls()
-    np.testing.assert_allclose(rows["lower"], lower, rtol=1e-6)
-
-
 def test_all_records_are_saved(open_page: Open, frame: pl.DataFrame) -> None:
     name, text = open_page("one").download("#download")
     assert name == "pendulum-episodes.csv"
@@ -150,6 +126,5 @@ def test_paper_has_every_figure_and_no_buttons(open_page: Open) -> None:
     drawn = opened.page.locator(".js-plotly-plot").count()
     assert drawn == len(opened.boxes()) - 1  # no run was chosen to be printed
     opened.page.emulate_media(media="print")
-    assert not opened.page.is_visible("button.csv")
     assert not opened.page.is_visible("#download")
     assert opened.page.is_visible("button.method >> nth=0")

@@ -1,7 +1,6 @@
 """The report's interactive figures, as Plotly figures.
 
-Traces that hold data say in ``meta`` which method they belong to, so that the page can
-hide it, and how their columns are named in the CSV file of the figure.
+Traces say in ``meta`` which method they belong to, so that the page can hide it.
 """
 
 import math
@@ -16,14 +15,12 @@ from plotly import graph_objects as go
 
 from driftrl.analysis.compare import Aggregates
 from driftrl.analysis.panels import Panel, longest_run, soft_reset_ticks, theta_changes
-from driftrl.analysis.regret import ProblemSummary
-from driftrl.analysis.statistics import Estimate, mean, standard_error
+from driftrl.analysis.statistics import mean, standard_error
 from driftrl.analysis.style import (
     DASHES,
     INK,
     MUTED,
     MethodStyle,
-    method_name,
     translucent,
 )
 
@@ -169,11 +166,7 @@ def _draw_method(
         mode="lines+markers" if len(episodes) == 1 else "lines",
         line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
         hovertemplate=f"%{{y{form}}}" + f" ± %{{customdata{form}}}" * bool(known.any()),
-        meta={
-            "method": method,
-            "row": {"quantity": panel.key, "method": method},
-            **{"x": "episode", "y": "mean", "others": ["standard_error"]},
-        },
+        meta={"method": method, "quantity": panel.key},
     )
 
 
@@ -189,10 +182,7 @@ def _draw_reference(figure: go.Figure, panel: Panel, axis: str) -> None:
         mode="lines" if len(values) > 1 else "markers",
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         hovertemplate="%{y:.1%}" if panel.as_percent else "%{y:.4~g}",
-        meta={
-            "row": {"quantity": panel.key, "method": label},
-            **{"x": "episode", "y": "mean"},
-        },
+        meta={"quantity": panel.key},
     )
 
 
@@ -216,82 +206,6 @@ def _draw_band(
         hoverinfo="skip",
         meta={"method": method},
     )
-
-
-def seed_figures(summary: ProblemSummary, styles: Styles) -> dict[str, go.Figure]:
-    """Draw the score of each seed, and its paired difference to the baseline's.
-
-    A diamond is the mean with its 95 % t interval.  A figure without two seeds is left
-    out.
-    """
-    known, figures = summary.is_known, {}
-    score = f"R<sub>{summary.episodes}</sub>" if known else "mean return"
-    column = "regret" if known else "mean_return"
-    finals = {one.method: (one.seeds, one.score) for one in summary.methods}
-    differences = {
-        one.method: (one.difference.seeds, one.score_difference)
-        for one in summary.methods
-        if one.difference and one.score_difference
-    }
-    if any(len(seeds) > 1 for seeds, _ in finals.values()):
-        figures["finals"] = _seed_figure(finals, styles, column, score)
-    if differences:
-        title = f"difference in {score}<br>to {escape(method_name(summary.baseline))}"
-        figure = _seed_figure(differences, styles, f"{column}_difference", title)
-        figure.add_vline(0, line={"color": INK, "width": 1.2})
-        figures["differences"] = figure.update_xaxes(rangemode="tozero")
-    return figures
-
-
-def _seed_figure(
-    estimates: Mapping[str, tuple[Sequence[int], Estimate]],
-    styles: Styles,
-    column: str,
-    title: str,
-) -> go.Figure:
-    count = len(estimates)
-    figure = _figure(
-        80 + (46 if count <= 6 else 30) * count,
-        hovermode="closest",
-        xaxis=_axis(title),
-        yaxis=_axis(range=[count - 0.5, -0.5], showgrid=False, ticks=""),
-    )
-    for method, (seeds, estimate) in estimates.items():
-        name, colour = escape(styles[method].name), styles[method].colour
-        figure.add_scatter(
-            x=_rounded(estimate.values),
-            y=[name] * len(seeds),
-            customdata=list(seeds),
-            mode="markers",
-            marker={"color": colour, "size": 8, "opacity": 0.55},
-            hovertemplate="seed %{customdata}: %{x:.4~g}<extra></extra>",
-            meta={
-                **{"method": method, "row": {"method": method, "of": "one seed"}},
-                **{"x": column, "others": ["seed"]},
-            },
-        )
-        low, high = float(estimate.student.low), float(estimate.student.high)
-        has_interval = math.isfinite(low)
-        reach = {"array": [high - estimate.mean], "arrayminus": [estimate.mean - low]}
-        bar = {"color": colour, "thickness": 2, "width": 6, "symmetric": False}
-        ends = " (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})" * has_interval
-        figure.add_scatter(
-            x=[estimate.mean],
-            y=[name],
-            customdata=[_rounded([low, high])],
-            error_x={"type": "data"} | reach | bar if has_interval else None,
-            mode="markers",
-            marker={
-                **{"color": "white", "size": 12, "symbol": "diamond"},
-                "line": {"color": colour, "width": 2},
-            },
-            hovertemplate=f"%{{x:.4~g}}{ends}<extra></extra>",
-            meta={
-                **{"method": method, "row": {"method": method, "of": "mean"}},
-                **{"x": column, "others": ["lower", "upper"]},
-            },
-        )
-    return figure
 
 
 def run_figure(columns: Iterable[str]) -> go.Figure:
@@ -336,10 +250,7 @@ def run_figure(columns: Iterable[str]) -> go.Figure:
                 marker={"color": MUTED, "size": 4, "opacity": 0.6},
                 line=look | ({"shape": "hvh"} if reference else {}),
                 hovertemplate="%{y:.1%}" if column == "coverage" else "%{y:.4~g}",
-                meta={
-                    **{"x": "episode", "y": column},
-                    "coloured": not reference and not dots,
-                },
+                meta={"column": column, "coloured": not reference and not dots},
             )
     return figure
 
@@ -367,9 +278,6 @@ def profile_figure(aggregates: Aggregates, styles: Styles) -> go.Figure:
             mode="lines",
             line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
             hovertemplate="%{y:.0%} (%{customdata[0]:.0%} to %{customdata[1]:.0%})",
-            meta={
-                **{"method": method, "row": {"method": method}, "x": "threshold"},
-                **{"y": "share_of_runs", "others": ["lower", "upper"]},
-            },
+            meta={"method": method},
         )
     return figure

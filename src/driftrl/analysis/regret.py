@@ -25,7 +25,6 @@ from driftrl.analysis.statistics import (
     Interval,
     estimate_mean,
     mean,
-    standard_error,
 )
 from driftrl.errors import InputError, require
 
@@ -75,11 +74,6 @@ class MethodSummary:
     def mean(self) -> Float[np.ndarray, " N"]:
         """Mean of R_n over the seeds."""
         return mean(self.curves)
-
-    @property
-    def stderr(self) -> Float[np.ndarray, " N"]:
-        """Standard error of ``mean``."""
-        return standard_error(self.curves)
 
     @property
     def score(self) -> Estimate:

@@ -32,7 +32,6 @@ from driftrl.analysis.interactive import (
     panel_figure,
     profile_figure,
     run_figure,
-    seed_figures,
 )
 from driftrl.analysis.load import (
     STUDY_FILE,
@@ -239,19 +238,7 @@ def _cards(
     caption = " ".join(f"{panel.title}: {panel.caption}" for panel in stacked)
     title = "Regret and returns over episodes" if known else "Returns"
     curves = panel_figure(stacked, frame, styles)
-    score, side = ("Final regret", "Left") if known else ("Mean return", "Right")
-    dots = "a dot is a seed, a diamond their mean with its 95 % t interval."
-    texts = {
-        "finals": (score, f"{score}: {dots}"),
-        "differences": (
-            "Paired differences",
-            f"{score} minus the baseline’s on the same seed: {dots} {side} of the line "
-            "is better than the baseline.",
-        ),
-    }
     cards = [Card("curves", title, caption, curves)]
-    for key, figure in seed_figures(summary, styles).items():
-        cards.append(Card(key, *texts[key], figure))
     for key, panel in panels.items():
         if key not in _STACKED:
             figure = panel_figure([panel], frame, styles)

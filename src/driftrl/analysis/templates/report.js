@@ -38,22 +38,6 @@ function csv(rows) {
   return lines.map((line) => `${line.map(cell).join(",")}\n`).join("");
 }
 
-// A trace with data names its columns in meta; bands and marks have none.
-function figureRows(traces) {
-  const rows = [];
-  for (const { x, y, customdata, meta } of traces) {
-    if (!meta?.x) continue;
-    x.forEach((value, index) => {
-      const row = { ...meta.row, [meta.x]: value };
-      if (meta.y) row[meta.y] = y[index];
-      const others = [customdata?.[index]].flat();
-      (meta.others ?? []).forEach((name, place) => (row[name] = others[place]));
-      rows.push(row);
-    });
-  }
-  return rows;
-}
-
 function runRows({ text, columns }) {
   const names = Object.keys(columns);
   return columns.episode.map((_, index) => {
@@ -115,18 +99,7 @@ class Page {
     }
   }
 
-  addDownloads() {
-    for (const box of document.querySelectorAll(".plot")) {
-      const { key } = box.dataset;
-      const button = document.createElement("button");
-      button.className = "csv";
-      button.textContent = "CSV";
-      button.title = "Download the data of this figure";
-      button.addEventListener("click", () => {
-        save(`${key}.csv`, csv(figureRows(this.figures[key].data)));
-      });
-      box.closest("figure").querySelector("figcaption").append(" ", button);
-    }
+  addDownload() {
     const records = document.getElementById("download");
     records.addEventListener("click", () => {
       save(records.dataset.file, csv(this.runs.flatMap(runRows)));
@@ -194,8 +167,7 @@ class Page {
     const figure = this.figures.run;
     for (const trace of figure.data) {
       trace.x = episodes;
-      trace.y = run.columns[trace.meta.y];
-      trace.meta.row = { run: run.label };
+      trace.y = run.columns[trace.meta.column];
       if (trace.meta.coloured) trace.line.color = run.colour;
     }
     figure.layout.xaxis.range = [0.5, episodes.at(-1) + 0.5];
@@ -226,7 +198,7 @@ async function start() {
   const { figures, runs } = await embedded();
   const page = new Page(figures, runs);
   page.addRuns();
-  page.addDownloads();
+  page.addDownload();
   for (const button of document.querySelectorAll("button.method")) {
     button.addEventListener("click", () => page.toggle(button));
   }
