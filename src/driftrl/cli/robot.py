@@ -18,16 +18,14 @@ from driftrl.robot.machine import Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Delays, Timing, delays_of
-from driftrl.robot.transport import check_access, read_token
+from driftrl.robot.transport import read_token
 
 if TYPE_CHECKING:
     from driftrl.exported import Policy
 
-_FROM_A_RUN = ("environment", "drift", "extra_drifts", "clock")
 
-
-@dataclass(frozen=True)
-class Arguments:
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Timing):
     """What to serve, where, how fast, and within which limits."""
 
     task: Annotated[str, tyro.conf.Positional]
@@ -42,16 +40,8 @@ class Arguments:
     """Actions in an episode, for an environment that does not say."""
     episodes: int | None = None
     """End after so many episodes (default: at Ctrl-C)."""
-    period: float = 1 / 30
-    """Seconds from one observation to the next."""
-    deadline: float = 0.5
-    """Share of the period within which an action must come."""
-    real_time: bool = True
-    """Keep to the period; without, wait for the learner and go on at once."""
     stop: tuple[float, ...] = ()
     """The action that brings the machine to rest (default: zeros)."""
-    coast: float = 2.0
-    """Seconds for which the stop action is repeated after an episode."""
     rate_limit: float = 2.0
     """Largest change of an action from one period to the next; 2 is no limit."""
     bounds: tuple[str, ...] = ()
@@ -71,17 +61,9 @@ def main(argv: list[str]) -> int:
         "learner (`driftrl run … --robot ADDRESS`) to learn on."
     )
     arguments = parse(Arguments, argv, "robot", summary)
-    token = read_token(arguments.token_file)
-    check_access(arguments.address, token)
     for name in ("episodes", "steps"):
         if (value := getattr(arguments, name)) is not None:
             at_least(f"--{name}", value, 1)
-    timing = Timing(
-        period=arguments.period,
-        deadline=arguments.deadline,
-        coast=arguments.coast,
-        real_time=arguments.real_time,
-    )
     machine, observed = _machine(arguments)
     assert isinstance(observed, gymnasium.spaces.Box)
     limits = Limits(
@@ -98,43 +80,42 @@ def main(argv: list[str]) -> int:
     # A robot that is asked to end must stop its machine first, as at Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _operate(arguments, Controller(machine, limits, timing, log), token)
+        _operate(arguments, Controller(machine, limits, arguments, log))
     except KeyboardInterrupt:
         print()
     finally:
         signal.signal(signal.SIGTERM, before)
-    missed = log.counts["deadline"] + log.counts["late"]
-    answers = delays_of(log.answers)
-    print(
-        f"Finished episodes: {log.counts['finished']}; answers after {answers}.\n"
-        f"Missed deadlines: {missed}."
-    )
+    finished, missed = log.counts["finished"], log.counts["deadline"]
+    print(f"Finished episodes: {finished}; answers after {delays_of(log.answers)}.")
+    print(f"Missed deadlines: {missed + log.counts['late']}.")
     for name, count in sorted(log.counts.items()):
         if name != "finished" and count:
             print(f"  {name}: {count}")
     return 0
 
 
-def _operate(arguments: Arguments, controller: Controller, token: str) -> None:
-    machine, timing = controller.machine, controller.timing
+def _operate(arguments: Arguments, controller: Controller) -> None:
+    machine = controller.machine
     try:
-        policy = _policy(arguments.policy, machine) if arguments.policy else None
-        robot = None if policy else Robot(controller, arguments.address, token)
+        if arguments.policy:
+            policy, where = _policy(arguments.policy, machine), arguments.policy
+            drive = lambda: run_policy(controller, policy, arguments.episodes)
+        else:
+            token = read_token(arguments.token_file)
+            robot = Robot(controller, arguments.address, token)
+            drive, where = lambda: robot.serve(arguments.episodes), robot.address
     except BaseException:
         controller.close()
         raise
-    pace = f"every {1e3 * timing.period:.4g} ms" if timing.real_time else "on demand"
-    where = f"served at {robot.address}" if robot else f"driven by {arguments.policy}"
+    pace = f"every {1e3 * arguments.period:.4g} ms"
     print(
-        f"{machine.name} is {where}: {machine.observation_size} observed numbers "
-        f"{pace}, {machine.action_size} actions, {machine.steps} steps an episode. "
-        "Ctrl-C ends it.",
+        f"{machine.name} is driven from {where}: {machine.observation_size} observed "
+        f"numbers {pace if arguments.real_time else 'on demand'}, "
+        f"{machine.action_size} actions, {machine.steps} steps an episode. Ctrl-C "
+        "ends it.",
         flush=True,
     )
-    if robot is not None:
-        robot.serve(arguments.episodes)
-    elif policy is not None:
-        run_policy(controller, policy, arguments.episodes)
+    drive()
 
 
 def _machine(arguments: Arguments) -> tuple[Machine, gymnasium.Space]:
@@ -154,7 +135,8 @@ def _machine(arguments: Arguments) -> tuple[Machine, gymnasium.Space]:
         return machine, custom.observation_space
     require(arguments.steps is None, "--steps is for an environment of your own.")
     settings = {} if arguments.config is None else read_settings(arguments.config)
-    changes = {key: settings[key] for key in _FROM_A_RUN if key in settings}
+    tables = ("environment", "drift", "extra_drifts", "clock")
+    changes = {key: settings[key] for key in tables if key in settings}
     config = configure(name, "sombrl", changes)
     env = environment_of(config)
     # What compiles, compiles now, and not in the first period.
