@@ -35,12 +35,14 @@ def main(argv: list[str]) -> int:
         "task that can drift (environment.parameter)."
     )
     arguments = parse(Arguments, argv, "list", summary)
+    if arguments.json and arguments.what == "tasks":
+        print_json([to_dict(task) for task in TASKS.values()])
+        return 0
     rows = _LISTINGS[arguments.what]()
     if arguments.json:
         print_json(rows)
         return 0
-    shown = list(map(_shortened, rows)) if arguments.what == "tasks" else rows
-    print_table(list(shown[0]), [list(row.values()) for row in shown])
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
     if arguments.what == "tasks":
         print(
             "\nH and w count episodes, or transitions if the schedule counts steps.\n"
@@ -51,43 +53,25 @@ def main(argv: list[str]) -> int:
 
 
 def _tasks() -> list[Row]:
-    return [
-        {
-            "name": task.name,
-            "what": task.summary,
-            "theta": task.drifts,
-            "schedule": to_dict(task.drift),
-            "clock": task.clock,
-            "observations": task.state_size,
-            "actions": task.action_size,
-            "episodes": task.episodes,
-            "steps": task.environment.steps,
-            "reset_period": task.reset_period,
-            "window": task.window,
-            "forgets_in": task.forgets_in,
-            "minutes": task.minutes,
-            "notes": task.notes,
-        }
-        for task in TASKS.values()
-    ]
-
-
-def _shortened(task: Row) -> Row:
-    """Return the row of a task as it fits a terminal."""
-    drift = dict(task["schedule"])
-    kind, low, high = (drift.pop(key, "") for key in ("kind", "theta_min", "theta_max"))
-    steps = " steps" if task["clock"] == "steps" else ""
-    numbers = ", ".join(f"{key} {value:.4g}" for key, value in drift.items())
-    return {
-        "name": task["name"],
-        "what": task["what"],
-        "θ": task["theta"],
-        "schedule": f"{kind}, {high} → {low}, {numbers}{steps}",
-        "obs, act": f"{task['observations']}, {task['actions']}",
-        "episodes": f"{task['episodes']} × {task['steps']}",
-        "H, w": f"{task['reset_period']}, {task['window']}",
-        "time": duration(60 * task["minutes"]),
-    }
+    rows = []
+    for task in TASKS.values():
+        drift = to_dict(task.drift)
+        ends = [drift.pop(key, "") for key in ("kind", "theta_max", "theta_min")]
+        unit = " steps" if task.clock == "steps" else ""
+        numbers = ", ".join(f"{key} {value:.4g}" for key, value in drift.items())
+        rows.append(
+            {
+                "name": task.name,
+                "what": task.summary,
+                "θ": task.drifts,
+                "schedule": f"{ends[0]}, {ends[1]} → {ends[2]}, {numbers}{unit}",
+                "obs, act": f"{task.state_size}, {task.action_size}",
+                "episodes": f"{task.episodes} × {task.environment.steps}",
+                "H, w": f"{task.reset_period}, {task.window}",
+                "time": duration(60 * task.minutes),
+            }
+        )
+    return rows
 
 
 def _parameters() -> list[Row]:

@@ -16,7 +16,6 @@ from driftrl.theory.run_data import load_episodes, load_single_run, observation_
 from driftrl.theory.window_selection import (
     Problem,
     Sweep,
-    Tradeoff,
     choose_window,
     plot_tradeoff,
 )
@@ -24,14 +23,16 @@ from driftrl.theory.window_selection import (
 
 def main(argv: list[str]) -> int:
     """Run one of the subcommands."""
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        rows = [f"  {name:<10} {help}" for name, (_, help) in SUBCOMMANDS.items()]
-        print("\n".join(["usage: driftrl theory SUBCOMMAND …", "", *rows, ""]))
-        print("See driftrl theory SUBCOMMAND --help.")
+    name = argv[0] if argv else "--help"
+    if name in ("-h", "--help", "help"):
+        print("usage: driftrl theory SUBCOMMAND [--help]\n")
+        for name, (_, _, summary) in SUBCOMMANDS.items():
+            print(f"  {name:<10} {summary}")
         return 0
-    if argv[0] not in SUBCOMMANDS:
-        raise unknown_name("subcommand of driftrl theory", argv[0], SUBCOMMANDS)
-    SUBCOMMANDS[argv[0]][0](argv[1:])
+    if name not in SUBCOMMANDS:
+        raise unknown_name("subcommand of driftrl theory", name, SUBCOMMANDS)
+    kind, show, summary = SUBCOMMANDS[name]
+    show(parse(kind, argv[1:], f"theory {name}", summary))
     return 0
 
 
@@ -52,30 +53,21 @@ class ChooseArguments(Problem):
     """Print one JSON document instead."""
 
 
-def _choose(argv: list[str]) -> None:
-    summary = "Choose the reset period H and the window w from the paper's bound."
-    arguments = parse(ChooseArguments, argv, "theory choose", summary)
+def _choose(arguments: ChooseArguments) -> None:
     out, data, thetas = arguments.out, [], None
     require(out is not None or not arguments.sweep, "--sweep needs a figure (--out).")
     require(not out or out.suffix == ".png", f"--out must end in .png, received {out}.")
     if arguments.run is not None:
         run = load_single_run(arguments.run)
         data, thetas = load_episodes(run), np.array([one.theta for one in run.records])
-    tradeoff = choose_window(arguments, data, thetas)
+    result = choose_window(arguments, data, thetas)
     if out is not None:
         sweeps = _sweeps(arguments.sweep) if arguments.sweep else ()
-        figure = plot_tradeoff(tradeoff, sweeps)
         out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out, dpi=200)
+        plot_tradeoff(result, sweeps).savefig(out, dpi=200)
     if arguments.json:
-        print_json(tradeoff.document())
+        print_json(result.document())
         return
-    _print_tradeoff(tradeoff)
-    if out is not None:
-        print(f"Figure: {out}")
-
-
-def _print_tradeoff(result: Tradeoff) -> None:
     setting = result.setting
     variation = "unknown" if result.variation is None else f"{result.variation:.3g}"
     source = "estimated from the run" if result.estimated else "given"
@@ -86,17 +78,16 @@ def _print_tradeoff(result: Tradeoff) -> None:
     )
     rows: list[list[Any]] = []
     if result.reset and result.window:
-        size = f"{result.reset.bound:.0e}, largest regret {result.reset.trivial:.0e}"
-        informed = "no drift" if result.informed is None else f"{result.informed:.3g}"
         rows = [
-            ["with all constants", result.reset.span, result.window.span, size],
-            ["order with γ_p", result.order, result.order, "hides the worth of data"],
-            ["order with γ_N", result.span, result.span, f"γ^¼·√(N/3P) = {informed}"],
+            ["with all constants", result.reset.span, result.window.span],
+            ["order with γ_p", result.order, result.order],
+            ["order with γ_N: γ^¼·√(N/3P)", result.span, result.span],
         ]
-    tuned = f"γ^¼·√N = {result.tuned:.3g}"
-    rows.append(["without P_N", result.tuned_span, result.tuned_span, tuned])
-    print_table(["reading of the bound", "H", "w", ""], rows)
+    rows += [["without P_N: γ^¼·√N", result.tuned_span, result.tuned_span]]
+    print_table(["reading of the bound", "H", "w"], rows)
     print(f"\nRecommended: H = w = {result.span}.")
+    if out is not None:
+        print(f"Figure: {out}")
 
 
 def _sweeps(directory: Path) -> Sequence[Sweep]:
@@ -105,16 +96,12 @@ def _sweeps(directory: Path) -> Sequence[Sweep]:
 
     table = driftrl.regret(driftrl.load(directory))
     rows = {row["method"]: row for row in table.iter_rows(named=True)}
-    sweeps = [
-        (
-            method,
-            [*points],
-            [rows[name]["regret"] for name in points.values()],
-            [rows[name]["standard_error"] or 0.0 for name in points.values()],
-        )
-        for (method, setting), points in sweeps_of(rows).items()
-        if setting in ("H", "w")
-    ]
+    sweeps = []
+    for (method, setting), points in sweeps_of(rows).items():
+        at = [rows[name] for name in points.values()]
+        errors = [row["standard_error"] or 0.0 for row in at]
+        if setting in ("H", "w"):
+            sweeps.append((method, [*points], [row["regret"] for row in at], errors))
     require(bool(sweeps), f"{directory} has no variants named H=… or w=….")
     return sweeps
 
@@ -134,9 +121,7 @@ class RecommendArguments:
     """Print one JSON document instead."""
 
 
-def _recommend(argv: list[str]) -> None:
-    summary = "Recommend a window: which past would have predicted each episode best?"
-    arguments = parse(RecommendArguments, argv, "theory recommend", summary)
+def _recommend(arguments: RecommendArguments) -> None:
     from driftrl.theory.backtest import MIN_EPISODES, recommend_window
 
     at_least("--last", arguments.last, MIN_EPISODES)
@@ -177,49 +162,43 @@ class AuditArguments:
     """Print one JSON document instead, with every episode."""
 
 
-def _audit(argv: list[str]) -> None:
-    summary = "Was the uncertainty of a run calibrated on each episode before learning?"
-    arguments = parse(AuditArguments, argv, "theory audit", summary)
+def _audit(arguments: AuditArguments) -> None:
     single = (arguments.directory / CONFIG_FILE).is_file()
-    audits, documents, reasons = [], [], []
+    rows, documents, sentences = [], [], []
     for run in load_runs(arguments.directory):
         try:
             result = audit(run.records, observation_size(run))
         except InputError as error:
             if single:
                 raise
-            reasons.append(f"{run.label}: {error}")
+            sentences.append(f"{run.label}: {error}")
             documents.append({"run": run.label, "reason": str(error)})
         else:
-            audits.append((run.label, result))
+            sentences += ["", *result.summary()] if single else []
+            rows.append([run.label, *_cells(result)])
             documents.append({"run": run.label, **result.document()})
     if arguments.json:
         print_json(documents[0] if single else documents)
         return
-    columns = ["run", "± 2σ covers", "broken", "lowest", "σ", "error/σ"]
-    rows = [[label, *_cells(result)] for label, result in audits]
-    print_table([*columns, "stale / fresh"], rows)
-    if single:
-        print("", *audits[0][1].summary(), sep="\n")
-    for reason in reasons:
-        print(reason)
+    columns = ("run", "± 2σ covers", "broken", "σ", "error/σ", "stale / fresh")
+    print_table(columns, rows)
+    for sentence in sentences:
+        print(sentence)
 
 
 def _cells(result: Audit) -> list[str]:
-    worst = result.predicted.sort("coverage", maintain_order=True).row(0, named=True)
     stale = result.staleness
     return [
         f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})",
         f"{result.broken} of {len(result.predicted)}",
-        f"{worst['coverage']:.0%} at {worst['episode']}",
         f"{result.sigma:.3g}",
         "∞" if result.ratio is None else f"{result.ratio:.1f}",
         f"{stale.stale_coverage:.0%} / {stale.fresh_coverage:.0%}" if stale else "–",
     ]
 
 
-SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], None], str]] = {
-    "choose": (_choose, "H and w from the regret bound, with its trade-off drawn"),
-    "recommend": (_recommend, "w from a run's own data, with the evidence"),
-    "audit": (_audit, "whether the uncertainty of a run was calibrated"),
+SUBCOMMANDS: dict[str, tuple[type, Callable[[Any], None], str]] = {
+    "choose": (ChooseArguments, _choose, "H and w from the paper's regret bound"),
+    "recommend": (RecommendArguments, _recommend, "w that would have predicted best"),
+    "audit": (AuditArguments, _audit, "whether a run's uncertainty was calibrated"),
 }
