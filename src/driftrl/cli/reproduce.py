@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import tyro
 
@@ -13,7 +13,7 @@ from driftrl.cli.progress import duration
 from driftrl.cli.study import run_study, workers_for
 from driftrl.config.toml import read_toml
 from driftrl.engines.local import LocalEngine
-from driftrl.engines.progress import Cost, expected_cost
+from driftrl.engines.progress import expected_seconds
 from driftrl.errors import require
 from driftrl.training.study import Study, find_study, read_study
 
@@ -28,6 +28,8 @@ FIGURES = {
     "ablation": ("strength of the soft reset", ("soft_reset_ablation",)),
 }
 """What each figure of the paper shows, and the studies it takes."""
+Plan = tuple[Study, Path, Path]
+"""A study, its file, and where its runs go."""
 _RETURNS_ONLY = ("rccar",)  # the paper shows no regret there, which needs J*
 
 
@@ -51,59 +53,55 @@ class Arguments:
     """Start without asking."""
 
 
-class Plan(NamedTuple):
-    """A study of a figure, where it goes, and what it takes."""
-
-    study: Study
-    path: Path
-    out: Path
-    cost: Cost
-
-
 def main(argv: list[str]) -> int:
     """Print the plan, ask, run the studies of a figure and report on them."""
     summary = "Make a figure of the paper: print the plan, ask, run, report."
     arguments = parse(Arguments, argv, "reproduce", summary)
     shown, studies = FIGURES[arguments.figure]
     workers = workers_for(arguments.workers)
-    plans = [_plan(name, arguments, workers) for name in studies]
+    plans = [_plan(name, arguments) for name in studies]
     print(f"{arguments.figure}: {shown}.\n")
-    _print_plans(plans, workers)
-    unfinished = any(plan.cost.finished < len(plan.study.runs()) for plan in plans)
+    unfinished = _print_plans(plans, workers)
     if unfinished and not arguments.yes and not _agreed():
         print("Nothing was started.")
         return 0
     status = 0
-    for study, path, out, _ in plans:
-        status = max(status, run_study(study, path, out, LocalEngine(workers)))
-    returns = arguments.returns or arguments.figure in _RETURNS_ONLY
     for plan in plans:
-        report.print_report(report.Arguments((plan.out,), returns=returns))
+        status = max(status, run_study(*plan, LocalEngine(workers)))
+    returns = arguments.returns or arguments.figure in _RETURNS_ONLY
+    for _, _, out in plans:
+        report.print_report(report.Arguments((out,), returns=returns))
     return status
 
 
-def _plan(name: str, arguments: Arguments, workers: int) -> Plan:
+def _plan(name: str, arguments: Arguments) -> Plan:
     path, preset = find_study(name), arguments.preset
-    has_preset = preset in read_toml(path).get("presets", {})
-    study = read_study(path, preset if has_preset else None)
-    out = arguments.out / (f"{name}-{preset}" if has_preset else name)
-    return Plan(study, path, out, expected_cost(study.runs(), out, workers))
+    if preset not in read_toml(path).get("presets", {}):
+        return read_study(path), path, arguments.out / name
+    return read_study(path, preset), path, arguments.out / f"{name}-{preset}"
 
 
-def _print_plans(plans: list[Plan], workers: int) -> None:
-    rows = []
-    for study, _, directory, cost in plans:
+def _print_plans(plans: list[Plan], workers: int) -> int:
+    """Print what the studies take; return how many runs are unfinished."""
+    from driftrl.training.speed import expected_bytes
+
+    rows, unfinished, total = [], 0, 0.0
+    for study, _, out in plans:
         runs = study.runs()
-        counts = (len(runs), cost.finished, sum(run.episodes for run in runs))
-        takes = (duration(cost.seconds), f"{cost.size / 1e6:,.1f} MB")
-        rows.append([study.name, study.preset or "–", *counts, *takes, directory])
+        done, seconds = expected_seconds(runs, out, workers)
+        counts = (len(runs), done, sum(run.episodes for run in runs))
+        size = f"{sum(map(expected_bytes, runs)) / 1e6:,.1f} MB"
+        names = (study.name, study.preset or "–")
+        rows.append([*names, *counts, duration(seconds), size, out])
+        unfinished, total = unfinished + len(runs) - done, total + seconds
     columns = ["study", "preset", "runs", "done", "episodes", "time", "disk", "into"]
     print_table(columns, rows)
     print(
-        f"\nTogether about {duration(sum(plan.cost.seconds for plan in plans))} with "
-        f"{workers} at once on idle cores (up to twice as long). A regret whose J*(θ) "
-        "is not known yet takes further minutes for each θ; --returns leaves that out."
+        f"\nTogether about {duration(total)} with {workers} at once on idle cores, or "
+        "twice as long. A regret whose J*(θ) is not known yet takes further minutes "
+        "for each θ; --returns leaves that out."
     )
+    return unfinished
 
 
 def _agreed() -> bool:

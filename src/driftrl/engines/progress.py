@@ -105,24 +105,15 @@ def _seconds_left(run: RunProgress, runs: Sequence[RunProgress]) -> float:
     return (run.planned or 0) * pace
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What the runs of a study take."""
+def expected_seconds(
+    runs: Sequence[RunConfig], directory: Path, workers: int
+) -> tuple[int, float]:
+    """Return how many runs are finished, and about how long the others take.
 
-    finished: int
-    """Finished runs."""
-    seconds: float
-    """Time that the other runs take."""
-    size: int
-    """Bytes of all runs."""
-
-
-def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> Cost:
-    """Estimate what runs of shipped tasks take, by the pace of those that have begun.
-
-    ``directory`` is where they are, or will be; ``workers`` are runs at once.
+    ``directory`` is where they are, or will be; ``workers`` are runs at once.  The pace
+    is that of runs that have begun, else that of the task on this machine.
     """
-    from driftrl.training.speed import expected_bytes, expected_minutes, product_rate
+    from driftrl.training.speed import expected_minutes, product_rate
 
     progress = {run.name: run for run in read_progress(directory, runs)}
     rate, seconds = product_rate(), []
@@ -131,12 +122,9 @@ def expected_cost(runs: Sequence[RunConfig], directory: Path, workers: int) -> C
         paces = [other.seconds for other in begun if other.seconds]
         pace = fmean(paces or [60 * expected_minutes(run, rate) / run.episodes])
         seconds.append(max(0, run.episodes - progress[run.name].episodes) * pace)
-    return Cost(
-        finished=sum(run.state == "finished" for run in progress.values()),
-        # Side by side, but no sooner than the longest run.
-        seconds=max(sum(seconds) / workers, *seconds),
-        size=sum(map(expected_bytes, runs)),
-    )
+    finished = sum(run.state == "finished" for run in progress.values())
+    # Side by side, but no sooner than the longest run.
+    return finished, max(sum(seconds) / workers, *seconds)
 
 
 def _read_run(path: Path, planned: RunConfig | None = None) -> RunProgress:

@@ -15,7 +15,6 @@ within a factor of 1.5 of that line.
 
 import time
 from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 
 import jax
@@ -25,25 +24,20 @@ from jaxtyping import Array
 
 from driftrl.agents import model_based
 from driftrl.agents.model_based import ModelBasedAgent
-from driftrl.agents.model_free import SACAgent, train_steps
+from driftrl.agents.model_free import train_steps
 from driftrl.agents.replay import device_replay
-from driftrl.agents.rollouts import TaskFunctions, never_terminates
-from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
+from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import AgentConfig, RunConfig
 from driftrl.config.task import REFERENCE_RATE
 from driftrl.envs.tasks import task_of_run
-from driftrl.memory.forgetting import max_transitions
 from driftrl.training.assembly import sizes_of
-from driftrl.training.checkpoint import KEPT, flatten
 from driftrl.types import Data
 
 ROWS = 4000  # retained transitions
 UPDATES = 20  # in one call
 _SLOPE = 0.8
-_ROW_BYTES = 650  # a line of episodes.jsonl
-_EPISODE_BYTES = 1_300  # an episode's file but for its numbers
-_CHECKPOINT_BYTES = 20_000  # a checkpoint but for its numbers
+_EPISODE_BYTES = 2_000  # an episode's file and row, but for its transitions
 
 
 def update_flops(config: EnsembleAgentConfig, sizes: tuple[int, int]) -> float:
@@ -145,30 +139,8 @@ def _work(agent: AgentConfig, sizes: tuple[int, int]) -> float:
 
 
 def expected_bytes(config: RunConfig) -> int:
-    """Return the disk space of a finished run, if no episode ends early."""
+    """Return the disk space of a run's episodes, if none ends early."""
     states, actions = sizes_of(config)
-    steps, agent = config.environment.steps, config.agent
-    if isinstance(agent, GPAgentConfig):
-        number = np.dtype(np.float64).itemsize
-        points = max_transitions(config.forgetting, config.episodes + 1, steps)
-        # The factor of the Gram matrix, and the data that it is of.
-        state = number * points * (points + 2 * states + actions)
-    else:
-        number = np.dtype(np.float32).itemsize
-        state = _networks_bytes((states, actions), agent)
-    episode = steps * (2 * states + actions + 1) * number + _EPISODE_BYTES
-    return config.episodes * (episode + _ROW_BYTES) + KEPT * (state + _CHECKPOINT_BYTES)
-
-
-@cache
-def _networks_bytes(
-    sizes: tuple[int, int], config: EnsembleAgentConfig | SACAgentConfig
-) -> int:
-    """Return the bytes of a deep agent's networks and optimisers, by making them."""
-    if isinstance(config, SACAgentConfig):
-        agent = SACAgent(sizes, config, capacity=1, steps=1)
-    else:
-        known = TaskFunctions(never_terminates, never_terminates)
-        agent = ModelBasedAgent(sizes, config, capacity=1, steps=1, functions=known)
-    state = agent.initial_state(key=jax.random.key(0))
-    return sum(array.nbytes for array in flatten(state).values())
+    number = 8 if isinstance(config.agent, GPAgentConfig) else 4
+    numbers = config.environment.steps * (2 * states + actions + 1)
+    return config.episodes * (number * numbers + _EPISODE_BYTES)
