@@ -359,7 +359,7 @@ def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
     template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
 
     def load(path: Path, episodes: int) -> State:
-        return load_checkpoint(path, episodes, template)
+        return load_checkpoint(path, episodes, template)[0]
 
     state, episodes = newest(directory, load)
     return agent.policy(state), episodes

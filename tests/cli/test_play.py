@@ -91,7 +91,7 @@ def by_hand(directory: Path, episode: int, theta: float, seed: int = 3) -> float
     """Roll out the policy after three episodes in a loop of our own."""
     agent = assembly.make_agent(CONFIG)
     template = agent.initial_state(key=key_for(3, Purpose.LEARNING, 0))
-    state = load_checkpoint(directory / "checkpoint", 3, template)
+    state, _ = load_checkpoint(directory / "checkpoint", 3, template)
     policy = agent.policy(state).deterministic()
     env = freeze(CONFIG.task, theta, CONFIG.environment)
     obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, episode, 0))

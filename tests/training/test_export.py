@@ -108,7 +108,7 @@ def stored(config: RunConfig, directory: Path, *, updates: int) -> Path:
             state.policy, updates=jnp.asarray(updates, state.policy.updates.dtype)
         )
         state = dataclasses.replace(state, policy=policy)
-        save_checkpoint(directory / "checkpoint", episodes, state)
+        save_checkpoint(directory / "checkpoint", episodes, state, 1)
     return directory
 
 

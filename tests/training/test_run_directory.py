@@ -50,7 +50,7 @@ class Opened:
             path, config, resume=resume, warn=self.warnings.append, **how
         )
         try:
-            self.state = self.files.restore(state(0), self.memory)
+            self.state, _ = self.files.restore(state(0), self.memory)
         except BaseException:
             self.files.close()
             raise
@@ -70,7 +70,7 @@ class Opened:
 
 def append(files: RunDirectory, number: int) -> None:
     row = record(number, steps=STEPS, return_executed=-number / 3)
-    files.append(row, episode(number), state(number))
+    files.append(row, episode(number), state(number), 1)
 
 
 @pytest.fixture
@@ -335,7 +335,7 @@ def test_the_newest_two_checkpoints_are_kept_and_a_full_disk_leaves_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
-        save_checkpoint(tmp_path, number, state(number))
+        save_checkpoint(tmp_path, number, state(number), 1)
     with monkeypatch.context() as patch:
 
         def full(_: int) -> None:
@@ -343,7 +343,7 @@ def test_the_newest_two_checkpoints_are_kept_and_a_full_disk_leaves_none(
 
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            save_checkpoint(tmp_path, 4, state(4))
+            save_checkpoint(tmp_path, 4, state(4), 1)
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["000002", "000003"]
     np.testing.assert_array_equal(load_arrays(tmp_path, 3)["x"], state(3)["x"])
 

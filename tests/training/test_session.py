@@ -202,8 +202,11 @@ def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
         session.end_episode()
         session.learn()
         assert session.first_retained == 6
-        session.set_forgetting(Window(9))  # reads again what was released
-        assert session.first_retained == 4
+        session.set_forgetting(Window(9))  # reads again what was released, in learn()
+        assert session.first_retained == 6
+        session.close()
+    with Session.resume(tmp_path, warn=ignore) as session:
+        assert session.first_retained == 6  # what π_7 was learned from
         live(session)
         session.end_episode()
         session.learn()
@@ -219,6 +222,47 @@ def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
         ["forgetting.rule.window from 4 to 1"],
         ["forgetting.rule.window from 1 to 9"],
     ]
+
+
+def test_a_second_reset_by_hand_records_what_was_learned_from(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    config = replace(config, forgetting=Window(9))
+    with Session(config, tmp_path, warn=ignore) as session:
+        for number in range(1, 6):
+            if number in (2, 4):
+                session.force_reset()
+            live(session)
+            session.end_episode()
+            session.learn()
+    # π_4 was learned from episodes 2 and 3; episode 1 stays forgotten.
+    assert [row.first_retained for row in rows(tmp_path)] == [1, 1, 2, 2, 4]
+
+
+def test_what_was_learned_within_a_pending_episode_is_learned_again(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    config = overridden(config, {"agent": {"learning": {"when": "step"}}})
+    expected = whole_run(config, tmp_path / "whole")
+    for _ in range(config.episodes):
+        with Session(config, tmp_path / "cut", resume=True, warn=ignore) as session:
+            if session.unlearned is not None:
+                session.learn()
+            live(session)
+            session.end_episode()
+    with Session.resume(tmp_path / "cut", warn=ignore) as session:
+        with pytest.raises(InputError, match="seconds"):
+            session.learn(seconds=1.0)
+        session.close()
+    with Session.resume(tmp_path / "cut", warn=ignore) as session:
+        session.learn()
+    assert rows(tmp_path / "cut") == expected
+    first, second = (
+        load_arrays(tmp_path / name / "checkpoint", config.episodes)
+        for name in ("whole", "cut")
+    )
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
 
 
 def test_a_run_that_can_never_learn_is_refused(

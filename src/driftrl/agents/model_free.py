@@ -21,6 +21,7 @@ from driftrl.agents.base import Action, Agent, LearnContext, ModelMetrics, State
 from driftrl.agents.replay import DeviceReplay, ReplayCache
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
+from driftrl.errors import require
 from driftrl.models.networks import MLP
 from driftrl.types import Data, Episode, Precision, Transition
 
@@ -149,6 +150,12 @@ class SACAgent(Agent):
         self, state: State, data: Data, context: LearnContext, *, key: Key[Array, ""]
     ) -> State:
         """Reset softly if it is time, then train on exactly ``data``."""
+        require(
+            self._learning.when == "episode"
+            or (context.updates is None and context.seconds is None),
+            "agent.learning.when = 'step' has learned within the episode: learn() "
+            "takes neither updates nor seconds.",
+        )
         reset_key, train_key = jax.random.split(key)
         due = self._reset_due(context)
         if due:

@@ -214,6 +214,7 @@ def _config(
         _parser().print_help()
         print("\nSettings, with the defaults of this task and method:\n")
         flags = ["--help"]
+    _check_rule_flags(parsed, flags)
     tidy_help(parsed)
     config = tyro.cli(
         RunConfig,
@@ -233,6 +234,19 @@ def _new(task: str | Task, method: str | None, changes: dict[str, Any]) -> RunCo
         named = {"variant": rule.partition(":")[2], **changes}
         return configure(task, method or "custom", named)
     return configure(task, method or _METHOD, changes)
+
+
+def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:
+    """Refuse a flag of another method's forgetting rule, and say whose it is."""
+    rules = {name: row.forgetting(TASKS["pendulum"]) for name, row in METHODS.items()}
+    for flag in flags:
+        prefix, _, name = flag.partition("=")[0].replace("-", "_").rpartition(".")
+        owners = [method for method, rule in rules.items() if hasattr(rule, name)]
+        require(
+            prefix != "__forgetting" or not owners or hasattr(config.forgetting, name),
+            f"{config.method} has no setting forgetting.{name}; "
+            f"--forgetting.{name} applies to {' and '.join(owners)}.",
+        )
 
 
 def _has_plugin(table: Any) -> bool:

@@ -18,6 +18,7 @@ from driftrl.io import read_arrays, write_atomically
 
 T = TypeVar("T")
 KEPT = 2
+_FIRST = "first_retained"
 
 
 class OtherState(CorruptFile):
@@ -80,10 +81,16 @@ def _restored(old: Any, stored: np.ndarray) -> Any:
     return type(old)(stored.item())
 
 
-def save_checkpoint(directory: Path, episodes: int, state: Any) -> None:
-    """Write the state after ``episodes`` episodes, and drop all but the newest two."""
+def save_checkpoint(
+    directory: Path, episodes: int, state: Any, first_retained: int
+) -> None:
+    """Write the state after ``episodes`` episodes, and drop all but the newest two.
+
+    ``first_retained`` is the oldest episode that it was learned from.
+    """
     content = io.BytesIO()
-    np.savez(content, **flatten(state))  # pyright: ignore[reportArgumentType]
+    arrays: dict[str, Any] = {**flatten(state), _FIRST: np.asarray(first_retained)}
+    np.savez(content, **arrays)
     directory.mkdir(exist_ok=True)
     write_atomically(_file(directory, episodes), content.getvalue())
     for old in saved_checkpoints(directory)[:-KEPT]:
@@ -96,8 +103,8 @@ def saved_checkpoints(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem == f"{int(stem):06d}")
 
 
-def load_checkpoint(directory: Path, episodes: int, template: T) -> T:
-    """Read the checkpoint after ``episodes`` episodes.
+def load_checkpoint(directory: Path, episodes: int, template: T) -> tuple[T, int]:
+    """Read state and first retained episode after ``episodes`` episodes.
 
     Raises:
         CorruptFile: It is damaged.
@@ -105,7 +112,7 @@ def load_checkpoint(directory: Path, episodes: int, template: T) -> T:
     """
     arrays = load_arrays(directory, episodes)
     try:
-        return unflatten(template, arrays)
+        return unflatten(template, arrays), int(arrays[_FIRST])
     except (ValueError, KeyError, TypeError) as error:
         raise OtherState(_damage(_file(directory, episodes), error)) from error
 

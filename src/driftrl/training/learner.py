@@ -59,10 +59,12 @@ class Learner:
         steps: int,
         seed: int,
         state: State,
+        first_retained: int = 1,
     ) -> None:
         """Start with the agent's state after the last episode of a memory.
 
-        ``steps`` are the decisions in an episode that runs its full time.
+        ``steps`` are the decisions in an episode that runs its full time, and
+        ``first_retained`` is the oldest episode that the state was learned from.
         """
         self._agent = agent
         self._seed = seed
@@ -76,22 +78,14 @@ class Learner:
         self.policy: Policy = agent.policy(state)
         """π_n, the policy of the running episode, or of the next one."""
         self.forgetting = forgetting
+        """The rule that chooses m(n + 1), at the next ``learn``."""
+        self.first_retained = first_retained
+        """m(n): the oldest episode that π_n was learned from."""
 
     @property
     def number(self) -> int:
         """Number n of the running episode, or of the next one."""
         return len(self.memory) + 1
-
-    @property
-    def forgetting(self) -> ForgettingRule:
-        """The rule that chooses m(n)."""
-        return self._forgetting
-
-    @forgetting.setter
-    def forgetting(self, rule: ForgettingRule) -> None:
-        self._forgetting = rule
-        self.first_retained = self._ask_rule()
-        """m(n): the oldest episode that π_n was learned from."""
 
     @property
     def steps_taken(self) -> int | None:
@@ -246,7 +240,7 @@ class Learner:
             **policy.metrics,
         )
         self.memory.append(episode, EpisodeSummary.of(record))
-        rule, following = self._forgetting, self.number
+        rule, following = self.forgetting, self.number
         context = LearnContext(
             episode=following,
             steps=self._steps,
@@ -256,7 +250,7 @@ class Learner:
             updates=updates,
             seconds=seconds,
         )
-        self.first_retained = self._ask_rule()
+        self.first_retained = self._ask_rule(rule)
         data = self._retained()
         self.memory.release(before=self.first_retained)
         key = key_for(self._seed, Purpose.LEARNING, following)
@@ -268,9 +262,26 @@ class Learner:
     def _retained(self) -> Data:
         return self.memory.since(self.first_retained)
 
-    def _ask_rule(self) -> int:
-        evidence = self.memory.evidence
-        return checked_first_retained(self._forgetting, self.number, evidence)
+    def _ask_rule(self, rule: ForgettingRule) -> int:
+        return checked_first_retained(rule, self.number, self.memory.evidence)
+
+    def _repeat_online(self, episode: Episode) -> None:
+        """Learn again what was learned within an episode, after a restart."""
+        online = self._agent.begin_online(self._retained)
+        if online is None:
+            return
+        for index in range(len(episode)):
+            ended = episode.terminated and index == len(episode) - 1
+            step = Transition(
+                episode.obs[index],
+                episode.actions[index],
+                float(episode.rewards[index]),
+                episode.next_obs[index],
+                terminated=ended,
+                truncated=False,
+            )
+            key = key_for(self._seed, Purpose.LEARNING, self.number, index + 1)
+            self.state, online = self._agent.observe(self.state, online, step, key=key)
 
     def _require_learned(self) -> None:
         require(

@@ -36,7 +36,7 @@ from driftrl.memory.episodes import (
     load_episode,
     save_episode,
 )
-from driftrl.memory.forgetting import EpisodeSummary, checked_first_retained
+from driftrl.memory.forgetting import EpisodeSummary
 from driftrl.records import (
     CONFIG_FILE,
     HEARTBEAT_FILE,
@@ -169,8 +169,8 @@ class RunDirectory:
                 heartbeat.touch()
         heartbeat.unlink(missing_ok=True)
 
-    def restore(self, template: Any, memory: EpisodeMemory) -> Any:
-        """Return the state at the newest readable checkpoint, and fill the memory.
+    def restore(self, template: Any, memory: EpisodeMemory) -> tuple[Any, int]:
+        """Return state and m(n) of the newest readable checkpoint; fill the memory.
 
         Only the episodes m(n) … n−1 are read, and what else the forgetting rule asks
         for.  Rows and files of later episodes, which no checkpoint covers, no longer
@@ -179,26 +179,27 @@ class RunDirectory:
         """
         exists = self._records_path.exists()
         rows, damage = readable_records(self._records_path) if exists else ([], None)
-        state, episodes = self._newest_state(template, len(rows), damage)
+        state, first, episodes = self._newest_state(template, len(rows), damage)
         history = [EpisodeSummary.of(row) for row in rows[:episodes]]
         memory.attach(self.path / "memory", history)
-        rule, evidence = self._config.forgetting, memory.evidence
-        memory.since(checked_first_retained(rule, episodes + 1, evidence))
+        memory.since(first)
         self._precision = memory.precision
         if self._is_new or self._changes:
             self._write_config(episodes)
         if exists:
             truncate_records(self._records_path, episodes)
         self._records = RecordWriter(self._records_path)
-        return state
+        return state, first
 
-    def append(self, record: EpisodeRecord, episode: Episode, state: Any) -> None:
+    def append(
+        self, record: EpisodeRecord, episode: Episode, state: Any, first_retained: int
+    ) -> None:
         """Store an episode: data, row, then the checkpoint that makes them count."""
         assert self._records is not None, "restore() comes first"
         number, memory = record.episode, self.path / "memory"
         save_episode(memory, number, episode, self._precision)
         self._records.append(record)
-        save_checkpoint(self._checkpoints, number, state)
+        save_checkpoint(self._checkpoints, number, state, first_retained)
         self._remove_pending()
 
     def save_pending(self, number: int, episode: Episode, theta: float) -> None:
@@ -309,8 +310,8 @@ class RunDirectory:
 
     def _newest_state(
         self, template: Any, rows: int, damage: CorruptFile | None
-    ) -> tuple[Any, int]:
-        """Return the newest state whose episodes all have a readable row."""
+    ) -> tuple[Any, int, int]:
+        """Return the newest state whose episodes all have a readable row, m(n), n−1."""
         saved = saved_checkpoints(self._checkpoints)
         covered = [episodes for episodes in saved if episodes <= rows]
         if saved and not covered:
@@ -324,8 +325,8 @@ class RunDirectory:
             self._warn(f"{reason} The run goes on after episode {covered[-1]}.")
         for episodes in reversed(covered):
             try:
-                state = load_checkpoint(self._checkpoints, episodes, template)
-                return state, episodes
+                saved_state = load_checkpoint(self._checkpoints, episodes, template)
+                return *saved_state, episodes
             except CorruptFile as error:
                 require(
                     not (self._changes and isinstance(error, OtherState)),
@@ -341,7 +342,7 @@ class RunDirectory:
                 "be continued; its rows and episodes are untouched. To run it again "
                 f"from the start, {_ELSEWHERE}."
             )
-        return template, 0
+        return template, 1, 0
 
 
 def read_config(path: Path) -> RunConfig:

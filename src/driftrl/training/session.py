@@ -85,7 +85,7 @@ class Session(Learner):
         )
         try:
             memory = EpisodeMemory(*sizes_of(config), agent.precision)
-            state = self._files.restore(initial_state(agent, config), memory)
+            state, first = self._files.restore(initial_state(agent, config), memory)
             super().__init__(
                 agent,
                 config.forgetting,
@@ -93,6 +93,7 @@ class Session(Learner):
                 steps=steps,
                 seed=config.seed,
                 state=state,
+                first_retained=first,
             )
             if self.number <= config.episodes:
                 with repaired_cache():
@@ -102,6 +103,8 @@ class Session(Learner):
                     self.act(np.zeros(sizes_of(config)[0]))
                     self.abort_episode()
             self._unlearned = self._files.load_pending(self.number)
+            if self.unlearned is not None:
+                self._repeat_online(self.unlearned)
         except BaseException:
             self.close()
             raise
@@ -164,7 +167,7 @@ class Session(Learner):
             updates=updates, seconds=seconds, return_eval=return_eval
         )
         assert episode is not None
-        self._files.append(record, episode, self.state)
+        self._files.append(record, episode, self.state, self.first_retained)
         self._warn_of_no_data(record)
         return record
 
@@ -192,14 +195,9 @@ class Session(Learner):
         rule = with_forgetting(self.config, rule).forgetting
         config = replace(self.config, forgetting=replace_rule(old, rule))
         check_learns(config)
-        self.forgetting = config.forgetting
-        try:
-            self.memory.since(self.first_retained)
-            self._files.change(config, self.number)
-        except BaseException:
-            self.forgetting = old
-            raise
-        self.config = config
+        self._ask_rule(config.forgetting)  # nonsense is refused here, not in learn()
+        self._files.change(config, self.number)
+        self.config, self.forgetting = config, config.forgetting
 
     def close(self) -> None:
         """Release the directory; a running episode is discarded."""

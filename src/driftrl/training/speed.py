@@ -100,7 +100,7 @@ def product_rate(rounds: int = 100) -> float:
 
     @jax.jit
     def multiply(x: Array, weights: list[Array]) -> Array:
-        # Each pass needs the one before, by a hair.
+        # Each pass depends on the one before, or XLA would do only one.
         once = lambda _, x: x + 1e-6 * jnp.mean(x @ weights[0] @ weights[1])
         return jax.lax.fori_loop(0, passes, once, x)
 
