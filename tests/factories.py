@@ -255,12 +255,16 @@ def driven(
     return episodes
 
 
-def script(name: str) -> ModuleType:
-    """Load a script of ``experiments``."""
-    path = Path(__file__).parents[1] / "experiments" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
+def load_module(path: Path) -> ModuleType:
+    """Import a file that is no part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
+
+
+def script(name: str) -> ModuleType:
+    """Load a script of ``experiments``."""
+    return load_module(Path(__file__).parents[1] / "experiments" / f"{name}.py")

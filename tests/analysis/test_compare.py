@@ -24,7 +24,6 @@ from driftrl.analysis.compare import (
     aggregate,
     aggregate_scores,
     interquartile_mean,
-    optimality_gap,
     performance_profile,
     probability_of_improvement,
     problem_median,
@@ -49,10 +48,6 @@ def test_the_outer_quarters_do_not_count() -> None:
     # Of seven ⌊7/4⌋ = 1 is cut at either end; of three none is.
     assert interquartile_mean([np.array([9.0, 1, 2, 3]), np.array([4.0, 5, -9])]) == 3.0
     assert interquartile_mean([np.array([0.0, 1.0, 5.0])]) == 2.0
-
-
-def test_runs_past_the_target_make_up_for_no_other() -> None:
-    assert optimality_gap([np.array([0.5, 1.5, 1.0, 0.0])], 1.0) == 1.5 / 4
 
 
 def test_the_median_is_of_problems_or_of_the_runs_of_one() -> None:
@@ -109,32 +104,6 @@ def test_a_profile_is_a_count_that_falls_from_one_to_zero(runs: np.ndarray) -> N
     assert shares[0] == 1 and shares[-1] == 0
     expected = [(runs > threshold).mean() for threshold in thresholds]
     np.testing.assert_allclose(shares, expected)
-
-
-def test_the_vectorised_bootstrap_is_a_loop_over_resamples() -> None:
-    rng = np.random.default_rng(1)
-    made_up = {name: [*rng.normal(0.4, 0.2, (3, 5))] for name in ("sombrl", "other")}
-    found = aggregate_scores(made_up, SCORE, "sombrl", resamples=200)["other"]
-    base, ours = (
-        [
-            [runs[row] for row in stream.integers(0, 5, (200, 5))]
-            for runs in made_up[name]
-        ]
-        for name, stream in [
-            ("sombrl", np.random.default_rng([0, 0])),
-            ("other", np.random.default_rng([0, 1])),
-        ]
-    )
-    resamples = [*zip(zip(*ours, strict=True), zip(*base, strict=True), strict=True)]
-    expected = {
-        "iqm": [stats.trim_mean(np.concatenate(x), 0.25) for x, _ in resamples],
-        "median": [problem_median(x) for x, _ in resamples],
-        "improvement": [probability_of_improvement(x, y) for x, y in resamples],
-    }
-    for name, samples in expected.items():
-        interval = getattr(found, name).interval
-        ends = np.quantile(samples, [0.025, 0.975])
-        np.testing.assert_allclose([interval.low, interval.high], ends, atol=1e-12)
 
 
 # Against rliable.

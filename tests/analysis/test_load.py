@@ -288,25 +288,6 @@ def test_an_oracle_from_a_function_a_path_or_a_file(tmp_path: Path) -> None:
     assert table["regret"].to_list() == pytest.approx([7.2, 7.6])
 
 
-@pytest.mark.parametrize(
-    "text", ["theta,value\n5,1\n", "theta,value\n", "a,b\n1,2\n", "theta,value\nx,1\n"]
-)
-def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, text: str) -> None:
-    write(tmp_path / "study", "a")
-    csv = tmp_path / "oracle.csv"
-    csv.write_text(text)
-    with pytest.raises(InputError):
-        driftrl.load(tmp_path / "study", oracle=csv)
-    with pytest.raises(InputError):
-        driftrl.load(tmp_path / "study", oracle=tmp_path / "none.csv")
-
-
-@pytest.mark.parametrize("value", [float("nan"), None, "high"])
-def test_an_oracle_must_return_numbers(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(InputError):
-        driftrl.load(write(tmp_path, "a"), oracle=lambda theta: value)
-
-
 def test_why_an_optimum_is_unknown(tmp_path: Path) -> None:
     write(tmp_path, "a", task="mine:Cart")
     write(tmp_path, "a", seed=1, extra_drifts=[{"parameter": "mass"}])

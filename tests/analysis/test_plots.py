@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
@@ -18,7 +17,6 @@ from driftrl.analysis.style import (
     method_styles,
     number,
     percent,
-    printed_style,
     problem_name,
     shade,
 )
@@ -120,21 +118,13 @@ def test_a_sweep_is_drawn_over_its_values(swept: pl.DataFrame) -> None:
     np.testing.assert_allclose(reach, 2 * errors, rtol=1e-9)
     baseline = line(axes, "SOMBRL, all data").get_ydata()[0]
     assert math.isclose(baseline, table.filter(method="sombrl")["regret"][0])
+    unknown = swept.with_columns(optimal_return=pl.lit(None, pl.Float64))
+    (bars,) = plot.sweep(unknown).axes[0].containers
+    mean = swept.filter(method="sw-ombrl w=5")["achieved_return"].mean()
+    assert np.asarray(bars.lines[0].get_ydata(), float)[1] == pytest.approx(mean)
     (axes,) = plot.sweep_returns(swept).axes
     expected = over_seeds(swept, "sw-ombrl w=5", "achieved_return")["mean"]
     np.testing.assert_allclose(line(axes, "5").get_ydata(), expected, rtol=1e-12)
-
-
-def test_a_sweep_without_an_optimum_shows_returns_only(swept: pl.DataFrame) -> None:
-    unknown = swept.with_columns(optimal_return=pl.lit(None, pl.Float64))
-    (axes,) = plot.sweep_returns(unknown).axes
-    assert len(axes.get_yticks()) > 1 and not axes.texts and not axes.patches
-    expected = over_seeds(swept, "sw-ombrl w=5", "achieved_return")["mean"]
-    np.testing.assert_allclose(line(axes, "5").get_ydata(), expected, rtol=1e-12)
-    (axes,) = plot.sweep(unknown).axes
-    means = swept.filter(method="sw-ombrl w=5")["achieved_return"].mean()
-    drawn = np.asarray(axes.containers[0].lines[0].get_ydata(), float)
-    assert drawn[1] == pytest.approx(means)
 
 
 def test_a_frame_without_a_sweep_is_refused(frame: pl.DataFrame) -> None:
@@ -165,13 +155,6 @@ def test_a_figure_is_saved_as_png_and_pdf(tmp_path: Path, frame: pl.DataFrame) -
         assert path.read_bytes() == again.read_bytes()
 
 
-def test_settings_of_matplotlib_are_left_alone() -> None:
-    with mpl.rc_context({"font.size": 33.0}):
-        with printed_style():
-            assert mpl.rcParams["font.size"] == 8
-        assert mpl.rcParams["font.size"] == 33
-
-
 # ---- names and colours ---------------------------------------------------------------
 
 
@@ -194,25 +177,6 @@ def test_a_sweep_has_a_shade_for_each_value() -> None:
     assert colours == [shade("#0072B2", share) for share in (0.0, 0.5, 1.0)]
 
 
-def test_shades_by_hand() -> None:
-    # 40 % of the way to white, nothing, 55 % of the way to black.
-    shades = [shade("#0064C8", share) for share in (0, 0.5, 1)]
-    assert shades == ["#66A2DE", "#0064C8", "#002D5A"]
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        ("r-ombrl", "R-OMBRL"),
-        ("r-ombrl H=5", "R-OMBRL (H = 5)"),
-        ("sombrl my-variant", "SOMBRL (my-variant)"),
-        ("my_rule x", "my_rule x"),
-    ],
-)
-def test_names_of_methods(method: str, name: str) -> None:
-    assert method_name(method) == name
-
-
 def test_numbers_are_written_with_three_digits() -> None:
     values = [9456.4, -12.34, 0.5, 0.00123, math.nan, None]
     assert [*map(number, values)] == ["9,456", "−12.3", "0.50", "0.0012", "–", "–"]
@@ -222,3 +186,6 @@ def test_numbers_are_written_with_three_digits() -> None:
         "–",
     ]
     assert problem_name("alpha=0.1") == "α = 0.1"
+    assert method_name("r-ombrl H=5") == "R-OMBRL (H = 5)"
+    assert method_name("sombrl my-variant") == "SOMBRL (my-variant)"
+    assert method_name("my_rule x") == "my_rule x"

@@ -17,8 +17,6 @@ from driftrl.analysis.regret import (
     change_starts,
     oracle_warnings,
     reset_episodes,
-    runs_by_method,
-    stack,
     summarize,
 )
 from driftrl.cli.main import main
@@ -257,13 +255,6 @@ def test_resets_follow_from_the_period(period: int, n: int) -> None:
     assert reset_episodes(window) == []
     reset = 1 + period * ((episodes - 1) // period)
     assert reset_episodes(reset) == [*range(period + 1, n + 1, period)]
-
-
-def test_columns_are_stacked_up_to_the_shortest_run(study: Study) -> None:
-    study.add("a", 1, [-1.0, -2.0]).add("a", 0, [-3.0, -4.0, -5.0])
-    runs = runs_by_method(study.frame())["a"]
-    assert stack(runs, "achieved_return").tolist() == [[-3.0, -4.0], [-1.0, -2.0]]
-    assert np.isnan(stack(runs, "coverage")).all()
 
 
 # An oracle that is beaten.

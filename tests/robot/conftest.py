@@ -1,6 +1,5 @@
 """A point mass that is served by a robot in a thread of the test."""
 
-import importlib.util
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,17 +28,13 @@ from driftrl.robot.safety import Limits
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
 from driftrl.robot.transport import Dialer
+from factories import load_module
 
 
 @pytest.fixture(scope="session")
 def point_mass() -> ModuleType:
     """Return the module beside this one, which is also a program."""
-    path = Path(__file__).parent / "point_mass.py"
-    spec = importlib.util.spec_from_file_location("point_mass", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(Path(__file__).parent / "point_mass.py")
 
 
 @dataclass

@@ -32,11 +32,6 @@ def test_clocks_make_sense(settings: dict[str, Any], sentence: str) -> None:
         Timing(**settings)
 
 
-def test_coasting_is_counted_in_whole_periods() -> None:
-    assert Timing(period=0.3, coast=1.0).coasting == 4
-    assert Timing(coast=0.0).coasting == 0
-
-
 @pytest.mark.parametrize("enabled", [True, False])
 def test_collector_is_left_as_it_was_found(enabled: bool) -> None:
     (gc.enable if enabled else gc.disable)()
