@@ -1,21 +1,22 @@
-"""The record of a run: one JSON line an episode, appended and never rewritten.
+"""The record of a run: one JSON line per episode, appended and never rewritten.
 
 A row is complete once its line ends; a process that dies while writing leaves at most
-an unterminated last line, which every reader here ignores.  Beside its columns a row
-has ``sum``, a checksum of them; rows of version 0.1.0 have none.  Anything that can't
-be read is reported with its file and line, never skipped.
+an unterminated last line, which every reader here ignores.  After its columns a row has
+``sum``, a checksum of them; rows of version 0.1.0 have none.  Anything that can't be
+read is reported with its file and line, never skipped.
 """
 
 import json
 import math
 import operator
 import os
-import sys
 import time
 import zlib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self, get_type_hints
+from typing import Any, Self, get_type_hints
+
+import msgspec
 
 from driftrl.config.toml import read_toml, upgraded
 from driftrl.errors import CorruptFile, InputError, require
@@ -29,19 +30,14 @@ HEARTBEAT_FILE = "heartbeat"
 closes it.  A run whose file is older than ``HEARTBEAT_LIMIT`` was killed."""
 HEARTBEAT_LIMIT = 60.0
 BESIDE_SETTINGS = ("versions", "changes")
-"""Tables in a run's configuration file that are no settings."""
+"""Tables in a run's configuration file that are not settings."""
 
-_OPTIONAL_FLOAT = float | None
 COLUMNS: dict[str, Any] = get_type_hints(EpisodeRecord)
 """Type of each column of a record, in the order in which they are written."""
-_DEFAULTS: dict[str, Any] = {
-    column.name: None if column.default is MISSING else column.default
-    for column in fields(EpisodeRecord)
-    if column.default is not MISSING or COLUMNS[column.name] == _OPTIONAL_FLOAT
-}
+_FLOATS = [name for name, kind in COLUMNS.items() if kind is float]
+_UNKNOWN = {name: None for name, kind in COLUMNS.items() if kind == float | None}
 _LEAST = {"episode": 1, "steps": 1, "first_retained": 1, "transitions": 0}
 _MOST = 2**53  # beyond it, a number in JSON need not be exact
-_LARGEST = sys.float_info.max
 _SUM = "sum"
 
 
@@ -181,57 +177,24 @@ def _complete_lines(path: Path) -> list[bytes]:
 
 
 def _decode_line(line: bytes, path: Path, number: int) -> EpisodeRecord:
-    where = f"Line {number} of {path}"
     try:
-        row = _STRICT.decode(line.decode())
-        if not isinstance(row, dict):
-            raise _damaged(f"{where} is not a row but {line.decode()[:60]!r}")
+        row = msgspec.json.decode(line, type=dict[str, Any])
         if row.pop(_SUM, None) not in (None, _checksum(row)):
-            raise _damaged(f"{where} was changed: its checksum does not match")
-    except (ValueError, RecursionError) as error:
-        # Without the line and column within this line, which json adds.
-        reason = getattr(error, "msg", error)
-        raise _damaged(f"{where} is not strict JSON: {reason}") from error
-    values = {name: _from_json(row, name, where) for name in COLUMNS}
-    if values["episode"] != number:
-        raise _damaged(
-            f"{where} holds episode {values['episode']} where episode {number} "
-            "belongs: rows are missing, repeated or out of order"
-        )
-    return EpisodeRecord(**values)
-
-
-def _damaged(what: str) -> CorruptFile:
-    return CorruptFile(f"{what}. Restore the file from a copy, or repeat the run.")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-# Made once: json.loads would make a decoder for every line.
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _from_json(row: dict[str, Any], name: str, where: str) -> Any:
-    kind: Any = COLUMNS[name]
-    if name not in row and name not in _DEFAULTS:
-        raise _damaged(f"{where} has no column {name!r}")
-    value: Any = row.get(name, _DEFAULTS.get(name))
-    if value is None and kind in (float, _OPTIONAL_FLOAT):
-        return math.nan if kind is float else None
-    # type() and not isinstance(): True is an int to Python, but not to a record.
-    if kind is bool and type(value) is bool:
-        return value
-    if kind is int and type(value) is int and _LEAST[name] <= value <= _MOST:
-        return value
-    # The comparison is exact, also for integers too large for a float.
-    is_float = kind in (float, _OPTIONAL_FLOAT) and type(value) is not bool
-    if is_float and isinstance(value, int | float) and abs(value) <= _LARGEST:
-        return float(value)
-    shown = type(value).__name__ if isinstance(value, list | dict) else str(value)[:40]
-    wanted = getattr(kind, "__name__", "float")
-    raise _damaged(f"{where}: column {name!r} is {shown}, which is no valid {wanted}")
+            raise ValueError("its checksum does not match")
+        row = {**_UNKNOWN, **row}
+        nulls = {name: math.nan for name in _FLOATS if row.get(name, 0) is None}
+        record = msgspec.convert({**row, **nulls}, EpisodeRecord)
+        for name, least in _LEAST.items():
+            if not least <= getattr(record, name) <= _MOST:
+                raise ValueError(f"{name} is {getattr(record, name)}")
+        if record.episode != number:
+            raise ValueError(f"it holds episode {record.episode}")
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise CorruptFile(
+            f"Line {number} of {path} is not the row of episode {number}: "
+            f"{str(error)[:200]}. Restore the file from a copy, or repeat the run."
+        ) from error
+    return record
 
 
 @dataclass(frozen=True)
