@@ -144,17 +144,11 @@ def test_running_jobs_are_found_and_only_the_others_submitted(
 ) -> None:
     runs = [replace(RUN, seed=seed) for seed in range(5)]
     pairs = directories(tmp_path, *runs)
-    folder = tmp_path / "out" / ".slurm"
-    folder.mkdir()
-    names = [run.name for run in runs[:4]]
-    (folder / "driftrl-out-a.json").write_text(json.dumps(names))
+    for number, (_, directory) in enumerate(pairs[:4]):
+        slurm_engine._write_note(directory, f"7_{number}", "PENDING")
     # It has failed, which Slurm does not know yet.
     slurm_engine._write_note(pairs[3][1], "7_3", "FAILED", status=2)
-    listed = (
-        "7_0 RUNNING driftrl-out-a\\n7_1 PENDING driftrl-out-a\\n"
-        "7_2 TIMEOUT driftrl-out-a\\n7_3 COMPLETING driftrl-out-a\\n"
-        "8_4 RUNNING driftrl-other-b\\n"
-    )
+    listed = "7_0 RUNNING\\n7_1 PENDING\\n7_2 TIMEOUT\\n7_3 COMPLETING\\n8_4 RUNNING\\n"
     monkeypatch.setattr(slurm_engine, "_ASK_SECONDS", 60.0)
     monkeypatch.setenv(SEARCH_VARIABLE, "/mine")
     engine, submitted = engine_with(slurm, monkeypatch, listed)
@@ -162,14 +156,14 @@ def test_running_jobs_are_found_and_only_the_others_submitted(
     assert [job.id for job in jobs] == ["7_0", "7_1", "9_0", "9_1", "9_2"]
     assert [job.is_running for job in jobs[:2]] == [True, False]
     assert jobs[2].ended() is None, "Slurm was not asked since it was submitted"
-    ((parameters, calls),) = submitted
+    ((_, calls),) = submitted
     for (run, place), call in zip(pairs[2:], calls, strict=True):
         assert call["directory"] == str(place)
         assert f"seed = {run.seed}\n" in call["config"]
         assert call["options"] == ("--option",)
         assert call["environment"][SEARCH_VARIABLE] == "/mine"
-    listing = folder / f"{parameters['job_name']}.json"
-    assert json.loads(listing.read_bytes()) == [run.name for run in runs[2:]]
+    noted = [json.loads((place / "job.json").read_bytes()) for _, place in pairs]
+    assert [note["id"] for note in noted] == [job.id for job in jobs]
 
 
 def test_shutdown_leaves_the_jobs_and_says_how_to_cancel_them(
@@ -220,8 +214,9 @@ def test_how_jobs_end(
     ((run, directory),) = directories(slurm.path.parent, RUN)
     engine, _ = engine_with(slurm, monkeypatch, "")
     (job,) = engine.start([(run, directory)])
-    slurm.answer("squeue", f"echo '9_0 {state} n'" if state else "true")
+    slurm.answer("squeue", f"echo '9_0 {state}'" if state else "true")
     folder = directory.parent / ".slurm"
+    folder.mkdir()
     slurm_engine._write_note(directory, "9_0", "RUNNING", **note)
     (folder / "9_0_0_log.err").write_text("error\nno such module\n")
     (directory / "log.txt").write_text("first\nthe last line\n")
@@ -238,7 +233,7 @@ def test_jobs_that_go_on_are_noted(
     ((run, directory),) = directories(tmp_path, RUN)
     engine, _ = engine_with(slurm, monkeypatch, "")
     (job,) = engine.start([(run, directory)])
-    slurm.answer("squeue", f"echo '9_0 {state} n'")
+    slurm.answer("squeue", f"echo '9_0 {state}'")
     assert job.ended() is None
     assert json.loads((directory / "job.json").read_bytes())["state"] == state
     slurm.answer("squeue", "exit 1")  # a controller that is down loses no job

@@ -67,7 +67,7 @@ def jobs_of(study: str) -> dict[str, int]:
     found = {}
     for line in text.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))
-        if fields.get("JobName", "").startswith(f"driftrl-{study}-"):
+        if fields.get("JobName", "") == f"driftrl-{study}":
             array = f"{fields.get('ArrayJobId')}_{fields.get('ArrayTaskId')}"
             job = array if "ArrayJobId" in fields else fields["JobId"]
             found[job] = int(fields["Restarts"])

@@ -1,7 +1,7 @@
 """The Slurm engine: the runs of a study as an array of jobs, submitted by submitit.
 
-Jobs go on without the driver.  A restarted driver finds them again: a job's name leads
-to a file that lists the runs of its array.
+Jobs go on without the driver.  A restarted driver finds them again by ``job.json`` in
+the runs' directories.
 """
 
 import contextlib
@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import secrets
 import shlex
 import signal
 import subprocess
@@ -36,8 +35,7 @@ from driftrl.engines.progress import JOB_FILE
 from driftrl.errors import InputError, counted, require
 from driftrl.io import write_atomically
 
-_FOLDER = ".slurm"  # of a study: files of submitit, and the lists of arrays
-_PREFIX = "driftrl-"
+_FOLDER = ".slurm"  # of a study: files of submitit
 _ASK_SECONDS = 5.0  # between two calls of squeue, for all jobs together
 _MAX_FRUITLESS = 3  # time limits in a row, without an episode between them
 _YEAR_MINUTES = 60 * 24 * 365
@@ -102,11 +100,11 @@ def _write_note(directory: Path, job: str, state: str, **more: Any) -> None:
     write_atomically(directory / JOB_FILE, json.dumps(note).encode())
 
 
-def _read_note(directory: Path, job: str) -> dict[str, Any]:
+def _read_note(directory: Path, job: str | None = None) -> dict[str, Any]:
     """Return what is written about a job; nothing if it is about another one."""
     path = directory / JOB_FILE
     note = json.loads(path.read_bytes()) if path.exists() else {}
-    return note if note.get("id") == job else {}
+    return note if job in (None, note.get("id")) else {}
 
 
 def _own_id() -> str:
@@ -192,17 +190,17 @@ class SlurmEngine:
         )
         self.config, self._options = config, options
         self._minutes = time_limit(config.slurm.partition, config.resources.minutes)
-        self._jobs: dict[str, tuple[str, str]] | None = None
+        self._states: dict[str, str] | None = None
         self._asked = 0.0
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Find the jobs of these runs, and submit one array for the other runs."""
         absolute = [(config, directory.absolute()) for config, directory in runs]
-        jobs = self._find(absolute[0][1].parent)
-        new = [run for run in absolute if run[0].name not in jobs]
+        jobs = {path: self._job_of(path) for _, path in absolute}
+        new = [run for run in absolute if not jobs[run[1]]]
         if new:
             jobs |= self._submit(new)
-        return [_SlurmJob(jobs[run.name], run, path, self) for run, path in absolute]
+        return [_SlurmJob(jobs[path], run, path, self) for run, path in absolute]
 
     def shutdown(self, jobs: Sequence[Job]) -> None:
         """Leave the jobs to Slurm, and say how to cancel them."""
@@ -214,48 +212,34 @@ class SlurmEngine:
 
     def state(self, job: str) -> str:
         """Return the state of a job, at most 5 s old; empty if Slurm forgot it."""
-        return self._listed().get(job, ("", ""))[0]
+        return self._listed().get(job, "")
 
-    def _listed(self) -> dict[str, tuple[str, str]]:
-        """Return state and name of all jobs of this user.
+    def _listed(self) -> dict[str, str]:
+        """Return the states of all jobs of this user.
 
         submitit would ask sacct, which needs accounting; many clusters have none.
         """
-        if self._jobs is None or time.monotonic() - self._asked >= _ASK_SECONDS:
-            wanted = ("--noheader", "--array", "--states=all", "--format=%i %T %j")
+        if self._states is None or time.monotonic() - self._asked >= _ASK_SECONDS:
+            wanted = ("--noheader", "--array", "--states=all", "--format=%i %T")
             done = _call("squeue", f"--user={os.getuid()}", *wanted)
             self._asked = time.monotonic()
             if done.returncode == 0:
-                rows = (line.split(maxsplit=2) for line in done.stdout.splitlines())
-                self._jobs = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
-            elif self._jobs is None:
+                rows = (line.split() for line in done.stdout.splitlines())
+                self._states = {row[0]: row[1] for row in rows if len(row) == 2}
+            elif self._states is None:
                 raise InputError(f"Slurm does not answer: {_one_line(done.stderr)}")
             # Else the old answer holds: jobs must not be taken for lost, and restarted.
-        return self._jobs
+        return self._states
 
-    def _find(self, study: Path) -> dict[str, str]:
-        """Return the jobs of a study that have not ended, by the names of their runs.
+    def _job_of(self, directory: Path) -> str:
+        """Return the job of a run, or nothing if it has ended or there is none."""
+        note = _read_note(directory)
+        job = note.get("id", "")
+        return "" if "status" in note or self.state(job) in _OVER else job
 
-        By the names of jobs, not by job.json: a killed driver may not have written it.
-        """
-        jobs: dict[str, str] = {}
-        for job, (state, name) in self._listed().items():
-            array = study / _FOLDER / f"{name}.json"
-            if state not in _OVER and name.startswith(_PREFIX) and array.is_file():
-                runs = json.loads(array.read_bytes())
-                run = runs[int(job.partition("_")[2] or 0)]
-                if "status" not in _read_note(study / run, job):
-                    jobs[run] = job
-        return jobs
-
-    def _submit(self, runs: Sequence[tuple[RunConfig, Path]]) -> dict[str, str]:
-        """Submit an array, and return its jobs by the names of their runs."""
+    def _submit(self, runs: Sequence[tuple[RunConfig, Path]]) -> dict[Path, str]:
+        """Submit an array, and return its jobs by the directories of their runs."""
         study = runs[0][1].parent
-        folder = study / _FOLDER
-        folder.mkdir(exist_ok=True)
-        array = re.sub(r"[^\w.-]", "-", f"{_PREFIX}{study.name}-{secrets.token_hex(4)}")
-        names = [config.name for config, _ in runs]
-        write_atomically(folder / f"{array}.json", json.dumps(names).encode())
         # submitit pickles these into its folder, and the jobs read them: only strings,
         # and a class by its name.
         calls = [
@@ -267,10 +251,15 @@ class SlurmEngine:
             }
             for config, directory in runs
         ]
-        parameters = sbatch_parameters(self.config, self._minutes, array)
-        ids = _submit_array(folder, parameters, calls)
-        self._jobs = {**self._listed(), **dict.fromkeys(ids, ("PENDING", array))}
-        return dict(zip(names, ids, strict=True))
+        name = re.sub(r"[^\w.-]", "-", f"driftrl-{study.name}")
+        parameters = sbatch_parameters(self.config, self._minutes, name)
+        ids = _submit_array(study / _FOLDER, parameters, calls)
+        self._states = {**self._listed(), **dict.fromkeys(ids, "PENDING")}
+        jobs = dict(zip((directory for _, directory in runs), ids, strict=True))
+        for directory, job in jobs.items():
+            if not _read_note(directory, job):  # else it runs already
+                _write_note(directory, job, "PENDING")
+        return jobs
 
 
 def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str, Any]:
