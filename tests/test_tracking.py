@@ -16,7 +16,7 @@ from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.records import COLUMNS, RecordWriter
-from driftrl.tracking import GROUPS, Backend, Tracker, require_tracker, scalars
+from driftrl.tracking import GROUPS, Tracker, require_tracker, scalars
 from factories import record
 
 CONFIG = configure("pendulum", "sombrl", {})
@@ -36,7 +36,10 @@ class Fake:
         assert values["data/transitions"] == 40 * (episode - 1)
         self.written.append(episode)
 
-    def close(self) -> None:
+    def __enter__(self) -> Any:
+        return self.write
+
+    def __exit__(self, *_: object) -> None:
         self.closed += 1
 
 
@@ -50,7 +53,7 @@ def live(tmp_path: Path) -> Live:
     def through(
         fake: Fake, first: int, last: int, said: list[str] | None = None
     ) -> Tracker:
-        def opening(place: Path, config: RunConfig) -> Backend:
+        def opening(place: Path, config: RunConfig) -> Any:
             assert (place, config) == (tmp_path, CONFIG)
             return fake
 

@@ -14,8 +14,9 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict
@@ -48,19 +49,9 @@ def scalars(record: EpisodeRecord) -> dict[str, float]:
     }
 
 
-class Backend(Protocol):
-    """Writes numbers to a tracker."""
-
-    def write(self, episode: int, values: Mapping[str, float]) -> None:
-        """Write the numbers of an episode."""
-        ...
-
-    def close(self) -> None:
-        """Write the rest."""
-        ...
-
-
-Open = Callable[[Path, RunConfig], Backend]
+Write = Callable[[int, Mapping[str, float]], None]
+"""Writes the numbers of an episode."""
+Open = Callable[[Path, RunConfig], AbstractContextManager[Write]]
 """Opens a backend in a run's directory."""
 
 
@@ -75,7 +66,8 @@ class Tracker:
     ) -> None:
         self._name, self._opening, self._warn = name, opening, warn
         self._directory, self._config = directory, config
-        self._backend: Backend | None = None
+        self._backend = contextlib.ExitStack()
+        self._write: Write | None = None
         self._failed = False
 
     def __call__(self, record: EpisodeRecord) -> None:
@@ -84,22 +76,21 @@ class Tracker:
             return
         try:
             rows = [record]
-            if self._backend is None:
+            if self._write is None:
                 earlier = read_records(self._directory / RECORDS_FILE)
                 rows = [*earlier[: record.episode - 1], record]
-                self._backend = self._opening(self._directory, self._config)
+                backend = self._opening(self._directory, self._config)
+                self._write = self._backend.enter_context(backend)
             for row in rows:
-                self._backend.write(row.episode, scalars(row))
+                self._write(row.episode, scalars(row))
         except Exception as error:
             self._give_up(error)
             self.close()
 
     def close(self) -> None:
         """Close the backend, if it was opened."""
-        backend, self._backend = self._backend, None
         try:
-            if backend is not None:
-                backend.close()
+            self._backend.close()
         except Exception as error:
             self._give_up(error)
 
@@ -113,76 +104,70 @@ class Tracker:
             )
 
 
-class _TensorBoard:
-    """Event files in ``tensorboard/``.
+@contextlib.contextmanager
+def _tensorboard(directory: Path, config: RunConfig) -> Iterator[Write]:
+    """Write event files in ``tensorboard/``.
 
     They are written synchronously: the usual writer hands its events to a thread, and
     after a full disk every further episode would wait for that thread forever.
     """
+    del config  # the directory's name tells the run
+    protocol = importlib.import_module("tensorboardX.proto.event_pb2")
+    summary = importlib.import_module("tensorboardX.proto.summary_pb2").Summary
+    writer = importlib.import_module("tensorboardX.event_file_writer")
+    folder = directory / "tensorboard"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Two files of one second would have the same name but for the suffix.
+    count = len(list(folder.glob("events*")))
+    events = writer.EventsWriter(str(folder / "events"), f".{count:06d}")
 
-    def __init__(self, directory: Path, config: RunConfig) -> None:
-        del config  # the directory's name tells the run
-        self._protocol = importlib.import_module("tensorboardX.proto.event_pb2")
-        self._summary = importlib.import_module("tensorboardX.proto.summary_pb2")
-        writer = importlib.import_module("tensorboardX.event_file_writer")
-        folder = directory / "tensorboard"
-        folder.mkdir(parents=True, exist_ok=True)
-        # Two files of one second would have the same name but for the suffix.
-        count = len(list(folder.glob("events*")))
-        self._events = writer.EventsWriter(str(folder / "events"), f".{count:06d}")
-        # Hides what an interrupted run wrote.
-        log = self._protocol.SessionLog
-        self._add(1, session_log=log(status=log.START))
+    def add(step: int, **content: Any) -> None:
+        event = protocol.Event(wall_time=time.time(), step=step, **content)
+        events.write_event(event)
+        events.flush()
 
-    def write(self, episode: int, values: Mapping[str, float]) -> None:
-        summary = self._summary.Summary
+    def write(episode: int, values: Mapping[str, float]) -> None:
         entries = [summary.Value(tag=tag, simple_value=v) for tag, v in values.items()]
-        self._add(episode, summary=summary(value=entries))
-        self._events.flush()
+        add(episode, summary=summary(value=entries))
 
-    def _add(self, step: int, **content: Any) -> None:
-        event = self._protocol.Event(wall_time=time.time(), step=step, **content)
-        self._events.write_event(event)
-
-    def close(self) -> None:
-        self._events.close()
+    with contextlib.closing(events):
+        # Hides what an interrupted run wrote.
+        add(1, session_log=protocol.SessionLog(status=protocol.SessionLog.START))
+        yield write
 
 
-class _WeightsAndBiases:
-    """A run of Weights & Biases in ``wandb/``, offline unless WANDB_MODE says else.
+@contextlib.contextmanager
+def _wandb(directory: Path, config: RunConfig) -> Iterator[Write]:
+    """Write a run of Weights & Biases in ``wandb/``, offline unless WANDB_MODE is set.
 
     Its files share one id, so that they are uploaded as one run; of an episode that is
     in several the first counts.
     """
-
-    def __init__(self, directory: Path, config: RunConfig) -> None:
-        wandb = importlib.import_module("wandb")
-        path = directory / "wandb" / "id"
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            write_atomically(path, secrets.token_hex(4).encode())
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "driftrl"),
-            dir=str(directory),
-            name=config.name,
-            group=config.task,
-            config=to_dict(config),
-            id=path.read_text(),
-            resume="allow",
-            mode=os.environ.get("WANDB_MODE", "offline"),
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-        )
-
-    def write(self, episode: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=episode)
-
-    def close(self) -> None:
-        self._run.finish()
+    wandb = importlib.import_module("wandb")
+    path = directory / "wandb" / "id"
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        write_atomically(path, secrets.token_hex(4).encode())
+    run = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "driftrl"),
+        dir=str(directory),
+        name=config.name,
+        group=config.task,
+        config=to_dict(config),
+        id=path.read_text(),
+        resume="allow",
+        mode=os.environ.get("WANDB_MODE", "offline"),
+        settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+    )
+    try:
+        yield lambda episode, values: run.log(dict(values), step=episode)
+    finally:
+        run.finish()
 
 
 _TRACKERS: dict[str, tuple[str, Open]] = {
-    "tensorboard": ("tensorboardX", _TensorBoard),
-    "wandb": ("wandb", _WeightsAndBiases),
+    "tensorboard": ("tensorboardX", _tensorboard),
+    "wandb": ("wandb", _wandb),
 }
 
 
