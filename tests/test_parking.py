@@ -1,7 +1,5 @@
 """The car's figure: which drives are shown, where cars stand, and what is seen."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +10,9 @@ from hypothesis import strategies as st
 
 import driftrl
 from driftrl.errors import CorruptFile, InputError
-from factories import record, write_run
+from factories import record, script, write_run
 
-PATH = Path(__file__).resolve().parents[1] / "experiments" / "parking.py"
-_spec = importlib.util.spec_from_file_location("parking_experiment", PATH)
-assert _spec is not None and _spec.loader is not None
-experiment: Any = importlib.util.module_from_spec(_spec)
-sys.modules["parking_experiment"] = experiment
-_spec.loader.exec_module(experiment)
+experiment: Any = script("parking")
 THETAS = [1.0, 1.0, 1.0, 0.5, 0.25]
 
 

@@ -11,7 +11,6 @@ import driftrl
 from driftrl.analysis.panels import (
     Panel,
     panels_of,
-    soft_reset_ticks,
     theta_changes,
     theta_courses,
 )
@@ -107,11 +106,3 @@ def test_a_log_axis_is_for_positive_values_far_apart() -> None:
 
     assert is_log(0.1, np.nan, 4.0)
     assert not (is_log(0.1, 2.0) or is_log(0.0, 4.0) or is_log(-1.0, 4.0))
-
-
-def test_each_method_with_soft_resets_has_its_ticks(frame: pl.DataFrame) -> None:
-    never = pl.col("soft_reset") & (pl.col("method") != "sombrl")
-    late = never & ((pl.col("method") != "r-ombrl") | (pl.col("episode") > 20))
-    first, second = soft_reset_ticks(frame.with_columns(soft_reset=late))
-    assert (first.method, first.episodes) == ("r-ombrl", [22, 29])
-    assert (second.method, second.low) == ("sw-ombrl", 0.05)

@@ -1,6 +1,5 @@
 """``train``: any Gymnasium environment, in one call, which may be called again."""
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from driftrl.drift.schedules import Linear
 from driftrl.errors import InputError
 from driftrl.training.train import train
 from driftrl.types import EpisodeRecord
-from factories import Chaotic
+from factories import Chaotic, load_module
 
 TINY: dict[str, Any] = {
     "agent": {
@@ -29,11 +28,7 @@ TINY: dict[str, Any] = {
 def tanks() -> gymnasium.Env[np.ndarray, np.ndarray]:
     """Return the two tanks of the example, whose valve clogs."""
     path = Path(__file__).parents[2] / "examples" / "my_machine.py"
-    spec = importlib.util.spec_from_file_location("my_machine", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Tanks()
+    return load_module(path).Tanks()
 
 
 def timeless(records: tuple[EpisodeRecord, ...]) -> list[EpisodeRecord]:

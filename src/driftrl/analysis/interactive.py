@@ -14,7 +14,7 @@ import polars as pl
 from plotly import graph_objects as go
 
 from driftrl.analysis.compare import Aggregates
-from driftrl.analysis.panels import Panel, longest_run, soft_reset_ticks, theta_changes
+from driftrl.analysis.panels import Panel, longest_run, theta_changes
 from driftrl.analysis.statistics import mean, standard_error
 from driftrl.analysis.style import (
     DASHES,
@@ -115,17 +115,6 @@ def panel_figure(
         _draw_reference(figure, panel, axis)
         for method, rows in panel.curves.items():
             _draw_method(figure, method, rows, styles[method], panel, axis)
-        if panel.curves:
-            for row in soft_reset_ticks(frame):
-                # One path for all ticks: hundreds of shapes take seconds to draw.
-                ends = f"{row.low:.4g}V{row.high:.4g}"
-                figure.add_shape(
-                    type="path",
-                    path="".join(f"M{n - 0.5},{ends}" for n in row.episodes),
-                    xref="x",
-                    yref=f"{axis} domain",
-                    line={"color": styles[row.method].colour, "width": 1},
-                )
     for start in theta_changes(frame):
         dotted = {"color": MUTED, "width": 1, "dash": "dot"}
         place = {"x0": start - 0.5, "x1": start - 0.5, "y0": 0, "y1": 1}

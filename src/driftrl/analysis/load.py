@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars
 
-from driftrl.analysis.names import natural_key
+from driftrl.analysis.names import first_few, natural_key
 from driftrl.errors import DriftrlError, counted, require
 from driftrl.oracles import (
     OracleTable,
@@ -43,7 +43,6 @@ Progress = Callable[[int, int], None]
 _SYSTEM = ("task", "environment", "drift", "extra_drifts", "clock")
 _NOT_SETTINGS = {"task", "method", "seed", "variant", *BESIDE_SETTINGS}
 _POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}
-_MOST_NAMED = 6  # names in one sentence
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
     if missing:
         notes.append(
             f"Nothing is recorded of {counted(len(missing), 'run')} that {STUDY_FILE} "
-            f"names: {_listing(missing)}."
+            f"names: {', '.join(first_few(missing))}."
         )
     return runs, [*notes, *_torn_notes(runs)]
 
@@ -210,14 +209,10 @@ def _version_notes(runs: Sequence[Run]) -> list[str]:
         return []
     counts = [f"{version} ({counted(n, 'run')})" for version, n in versions.items()]
     return [
-        f"This is driftrl {__version__}; the runs were made by {_listing(counts)}. "
-        "Numbers of different versions may not be comparable."
+        f"This is driftrl {__version__}; the runs were made by "
+        f"{', '.join(first_few(counts))}. Numbers of different versions may not be "
+        "comparable."
     ]
-
-
-def _listing(names: Sequence[str]) -> str:
-    rest = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # Problems.

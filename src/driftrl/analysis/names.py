@@ -1,7 +1,7 @@
 """Names of methods and their variants: their order, and what a sweep varies."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 BASELINE = "sombrl"
@@ -10,6 +10,7 @@ Sweeps = dict[tuple[str, str], dict[float, str]]
 """For each method and swept setting, the name of the variant at each value."""
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)")
 _RESET_RATES = ("alpha", "model", "policy")
+_MOST_NAMED = 6  # names in one sentence
 _LENGTH = "N"  # the length of a run is no setting of the method
 
 
@@ -64,3 +65,9 @@ def default_baseline(methods: Iterable[str]) -> str:
     points = {name: sweep_point(name) for name in methods}
     zeros = [name for name, point in points.items() if point and not point.value]
     return zeros[0] if BASELINE not in points and len(zeros) == 1 else BASELINE
+
+
+def first_few(names: Sequence[str]) -> list[str]:
+    """Return as many names as a sentence bears, and the number of the others."""
+    rest = len(names) - _MOST_NAMED
+    return [*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else [])]

@@ -5,7 +5,6 @@ The printed figures and the report draw the same panels.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,15 +15,12 @@ from driftrl.analysis.names import natural_key
 from driftrl.analysis.regret import (
     baseline_of,
     change_starts,
-    methods_of,
     runs_by_method,
     stack,
 )
 from driftrl.errors import require
 
 _WIDE_RANGE = 30.0  # ratio of largest to smallest value that asks for a log axis
-_TICK_SHARE = 0.05  # height of the mark of a soft reset, as a share of the panel's
-_ALL_TICKS_SHARE = 0.15  # most that all rows of such marks may take
 
 Curves = dict[str, Float[np.ndarray, "K N"]]
 """One row a seed for each method, NaN where nothing was recorded."""
@@ -122,28 +118,6 @@ def longest_run(frame: pl.DataFrame) -> int:
     longest = frame["episode"].max()
     assert isinstance(longest, int)
     return longest
-
-
-class ResetTicks(NamedTuple):
-    """Marks of a method's soft resets along the lower edge of a panel."""
-
-    method: str
-    episodes: list[int]
-    low: float
-    high: float
-    """Lower and upper end of the ticks, as shares of the panel's height."""
-
-
-def soft_reset_ticks(frame: pl.DataFrame) -> list[ResetTicks]:
-    """Return a row of ticks for each method with soft resets."""
-    resets = frame.filter("soft_reset").group_by("method").agg("episode")
-    rows = {name: sorted(set(episodes)) for name, episodes in resets.iter_rows()}
-    height = min(_TICK_SHARE, _ALL_TICKS_SHARE / max(1, len(rows)))
-    methods = [name for name in methods_of(frame) if name in rows]
-    return [
-        ResetTicks(name, rows[name], place * height, (place + 0.85) * height)
-        for place, name in enumerate(methods)
-    ]
 
 
 _PANELS = (

@@ -26,7 +26,6 @@ from driftrl.analysis.panels import (
     panels_of,
     problem_frames,
     require_one_problem,
-    soft_reset_ticks,
     theta_changes,
 )
 from driftrl.analysis.regret import methods_of, summarize
@@ -136,19 +135,6 @@ def draw_legend(figure: Figure, axes: Iterable[Axes], **options: Any) -> None:
     figure.legend([*known.values()], [*known], **(place | options))
 
 
-def _draw_soft_resets(axes: Axes, frame: pl.DataFrame, styles: Styles) -> None:
-    for row in soft_reset_ticks(frame):
-        axes.vlines(
-            np.array(row.episodes) - 0.5,
-            row.low,
-            row.high,
-            transform=axes.get_xaxis_transform(),
-            color=styles[row.method].colour,
-            linewidth=0.8,
-            zorder=4,
-        )
-
-
 def _styles(frame: pl.DataFrame) -> dict[str, MethodStyle]:
     return method_styles(methods_of(frame))
 
@@ -188,10 +174,7 @@ def _curve_figure(frame: pl.DataFrame, key: str) -> Figure:
 
 
 def overview(frame: pl.DataFrame) -> Figure:
-    """Draw every panel over episodes: θ_n, returns, regret and the model's side.
-
-    Ticks along the lower edge mark soft resets.  Two columns wide.
-    """
+    """Draw every panel over episodes: θ_n, returns, regret and the model's side."""
     styles, panels = _styles(frame), [*panels_of(frame).values()]
     columns = 2 if len(panels) <= 8 else 3
     rows = math.ceil(len(panels) / columns)
@@ -204,14 +187,11 @@ def overview(frame: pl.DataFrame) -> Figure:
             draw_episodes(axes, frame)
             axes.set_title(panel.title, loc="left", fontweight="bold")
             axes.set_ylabel(panel.axis)
-            if panel.curves:
-                _draw_soft_resets(axes, frame, styles)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
             axes.tick_params(labelbottom=True)
-        ticks = "; ticks: soft resets" if soft_reset_ticks(frame) else ""
-        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)}{ticks})")
+        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
         draw_legend(figure, grid.flat)
     return figure
 

@@ -42,7 +42,7 @@ from driftrl.analysis.load import (
     read_results,
     study_names,
 )
-from driftrl.analysis.names import sweeps_of
+from driftrl.analysis.names import first_few, sweeps_of
 from driftrl.analysis.panels import Panel, panels_of
 from driftrl.analysis.regret import (
     LAST_EPISODES,
@@ -68,7 +68,6 @@ MOST_PROBLEMS = 8
 """Problems up to which each has printed figures."""
 _MOST_METHODS = 8  # that one printed figure names side by side
 _MOST_ROWS = 50_000  # of records, which take about 15 MB
-_MOST_NAMED = 6  # names in one sentence
 _TEXT = ("study", "problem", "task", "method", "run", "seed")
 _NUMBERS = (*COLUMNS, "optimal_return", "regret", "cumulative_regret", "span")
 _NOT_SHOWN = ("method", "seed", "versions", "changes")
@@ -296,11 +295,6 @@ def _settings(
     return different, common
 
 
-def _cut(names: Sequence[str]) -> list[str]:
-    rest = len(names) - _MOST_NAMED
-    return [*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else [])]
-
-
 # ---- printed figures -----------------------------------------------------------------
 
 _CAPTIONS = {
@@ -404,7 +398,7 @@ def _render(
         "problems": sections,
         "styles": styles,
         "notes": results.notes,
-        "not_started": _cut([*results.not_started, *not_started]),
+        "not_started": first_few([*results.not_started, *not_started]),
         "pictures": pictures,
         "aggregates": aggregates,
         "profile": profile,
@@ -433,7 +427,7 @@ def _render(
         "number": lambda value: number(float(value)),
         "percent": lambda value: percent(float(value)),
         "counted": counted,
-        "cut": _cut,
+        "cut": first_few,
         "method_name": method_name,
         "problem_name": problem_name,
     }
@@ -454,7 +448,7 @@ def _left_out(aggregates: Aggregates) -> str:
     if not aggregates.runs_left_out:
         return ""
     problems, methods = aggregates.problems_left_out, aggregates.methods_left_out
-    names = _cut([*map(problem_name, problems), *map(method_name, methods)])
+    names = first_few([*map(problem_name, problems), *map(method_name, methods)])
     return (
         "Every method is judged by the same problems and seeds, at least two seeds a "
         f"problem; {counted(aggregates.runs_left_out, 'run')} without a counterpart "
