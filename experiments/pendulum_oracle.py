@@ -40,7 +40,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sim-steps", type=int, default=200)
     parser.add_argument("--action-repeat", type=int, default=5)
-    parser.add_argument("--start", default="hanging", choices=("hanging", "random"))
     parser.add_argument("--theta", type=float, nargs="*", default=[])
     parser.add_argument("--only", action="store_true", help="compute --theta only")
     parser.add_argument("--out", type=Path, default=SHIPPED, help="directory to add to")
@@ -48,9 +47,7 @@ def main() -> None:
     prepare(os.environ)
     from driftrl.oracles.pendulum import default_grid, optimal_return
 
-    environment = EnvironmentConfig(
-        arguments.sim_steps, arguments.action_repeat, arguments.start
-    )
+    environment = EnvironmentConfig(arguments.sim_steps, arguments.action_repeat)
     oracle = StoredOracle("pendulum", environment, shipped=arguments.out)
     values = [one for one in oracle.stored if one.source == "shipped"]
     oracle.stored = list(values)  # the user's cache has a coarser grid

@@ -13,7 +13,6 @@ from driftrl.oracles.dynamic_programming import (
     Grid,
     Trajectory,
     Values,
-    expected_after_noise,
     greedy_rollouts,
     interpolate,
     pad,
@@ -43,7 +42,7 @@ STARTS = np.array([(np.pi, 0.0), (-np.pi, 0.0), (1.0, 2.0), (-1.0, -2.0), (0.0, 
 FREE = np.full((5, 8), np.nan)
 
 
-def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajectory:
+def roll(forced: np.ndarray = FREE) -> Trajectory:
     """Follow the greedy policy from STARTS: θ = 10, eight steps of five."""
     rest = tables(10.0, 5, 8).rest
     with jax.enable_x64(True):
@@ -51,7 +50,6 @@ def roll(forced: np.ndarray = FREE, noise: np.ndarray | None = None) -> Trajecto
             rest,
             states(*STARTS.T),
             jnp.asarray(forced),
-            jnp.asarray(np.zeros((5, 8, 2)) if noise is None else noise),
             jnp.float64(10.0),
             repeat=5,
         )
@@ -133,24 +131,7 @@ def test_rollout_agrees_with_gymnasium() -> None:
     assert float(episodes.value[2]) == pytest.approx(total, abs=1e-6)
 
 
-def test_forced_actions_and_noise_are_taken_as_given() -> None:
+def test_forced_actions_are_taken_as_given() -> None:
     forced = FREE.copy()
     forced[1, :3] = [0.25, -0.5, 1.0]
-    noise = np.zeros((5, 8, 2))
-    noise[4, 0] = [0.125, 20.0]
-    episodes = roll(forced, noise)
-    np.testing.assert_array_equal(episodes.actions[1, :3], [0.25, -0.5, 1.0])
-    # Upright and left alone it stays; then the noise pushes it to the speed limit.
-    np.testing.assert_allclose(episodes.states.angle[4, :2], [0.0, 0.125], atol=1e-6)
-    np.testing.assert_allclose(episodes.states.speed[4, :2], [0.0, 8.0], atol=1e-6)
-
-
-def test_noise_costs_the_variance_times_the_curvature() -> None:
-    grid = Grid(60, 121, 11)
-    speeds = np.linspace(-MAX_SPEED, MAX_SPEED, grid.speeds)
-    table = jnp.asarray(np.tile(-(speeds**2), (grid.angles, 1)), jnp.float32)
-    expected = expected_after_noise(table, jnp.float32(0.5), grid)
-    inner = (np.abs(speeds) > 1.5) & (np.abs(speeds) < 7.0)
-    np.testing.assert_allclose(
-        expected[:, inner], table[:, inner] - 0.25, rtol=0, atol=2e-3
-    )
+    np.testing.assert_array_equal(roll(forced).actions[1, :3], [0.25, -0.5, 1.0])

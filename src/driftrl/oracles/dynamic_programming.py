@@ -5,8 +5,7 @@ Backward over the number k of steps that are left, on a grid of states::
     V_0(s)     = 0
     V_{k+1}(s) = max_{a ∈ [−1, 1]}  r(s, a, θ) + V_k(f(s, a, θ))
 
-where f and r hold the action for ``repeat`` simulator steps.  With process noise w
-after each step V_k(f) becomes its expectation, E[V_k(f + w)].
+where f and r hold the action for ``repeat`` simulator steps.
 
 Between the points of the grid V is interpolated by cubic convolution, limited to the
 values at the corners of the cell: V has cliffs, beside which a plain cubic overshoots,
@@ -164,47 +163,17 @@ def _backup(
     return _mirrored(best.reshape(-1, grid.speeds))
 
 
-def expected_after_noise(
-    table: Float[Array, "P W"], noise_std: Scalar, grid: Grid
-) -> Float[Array, "P W"]:
-    """Return E[V(s + w)], w ~ N(0, noise_std²) on angle and speed, on the grid.
-
-    By Gauss–Hermite quadrature with three points a dimension: 0 and ±√3 σ.
-    """
-    padded = pad(table)
-    states = _half_turn(grid, table.dtype)
-    deviations = jnp.asarray([0.0, 3.0**0.5, -(3.0**0.5)], table.dtype) * noise_std
-    shares = jnp.asarray([2.0 / 3.0, 1.0 / 6.0, 1.0 / 6.0], table.dtype)
-
-    def shifted(noise: tuple[Scalar, Scalar]) -> Float[Array, " S"]:
-        speed = jnp.clip(states.speed + noise[1], -MAX_SPEED, MAX_SPEED)
-        noisy = PendulumState(states.angle + noise[0], speed)
-        return jax.vmap(partial(interpolate, padded))(noisy)
-
-    pairs = jnp.meshgrid(deviations, deviations)
-    values = jax.lax.map(shifted, (pairs[0].reshape(-1), pairs[1].reshape(-1)))
-    expected = jnp.outer(shares, shares).reshape(-1) @ values
-    return _mirrored(expected.reshape(-1, grid.speeds))
-
-
 class Values(NamedTuple):
     """V on P angles from −π on and W speeds from −MAX_SPEED to MAX_SPEED."""
 
     whole: Float[Array, "P W"]
-    """V_D, the best expected return of the whole episode."""
+    """V_D, the best return of the whole episode."""
     rest: Float[Array, "D P W"]
-    """V_0 … V_{D−1}, each expected over the noise: the return after a step."""
+    """V_0 … V_{D−1}."""
 
 
 @partial(jax.jit, static_argnames=("grid", "repeat", "steps"))
-def value_tables(
-    theta: Scalar,
-    noise_std: Scalar | None = None,
-    *,
-    grid: Grid,
-    repeat: int,
-    steps: int,
-) -> Values:
+def value_tables(theta: Scalar, *, grid: Grid, repeat: int, steps: int) -> Values:
     """Return V_0 … V_D for D steps, in the precision of θ."""
     actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
     states = _half_turn(grid, theta.dtype)
@@ -214,8 +183,6 @@ def value_tables(
     transitions = jax.lax.map(partial(of_states, states), actions)
 
     def body(table: Array, _: None) -> tuple[Array, Array]:
-        if noise_std is not None:
-            table = expected_after_noise(table, noise_std, grid)
         return _backup(table, transitions, theta, grid, repeat), table
 
     nothing = jnp.zeros((grid.angles, grid.speeds), theta.dtype)
@@ -242,39 +209,28 @@ def greedy_rollouts(
     tables: Float[Array, "D P W"],
     starts: PendulumState,
     forced: Float[Array, "B D"],
-    noise: Float[Array, "B D 2"],
     theta: Scalar,
     *,
     repeat: int,
 ) -> Trajectory:
     """Follow the greedy policy from each of B starts on the true dynamics.
 
-    Args:
-        tables: V_0 … V_{D−1}, as in ``Values.rest``.
-        starts: The B states in which the episodes begin.
-        forced: Actions to take instead of the greedy ones; NaN means greedy.
-        noise: Added to angle and speed after each step.
-        theta: Torque of the full action, in the precision of the rollout.
-        repeat: Simulator steps for which an action is held.
-
-    Returns:
-        The B episodes.  Their returns are lower bounds of the optimum.
+    ``tables`` are V_0 … V_{D−1}; ``forced`` actions are taken instead of the greedy
+    ones where they are not NaN.  Returns are lower bounds of the optimum.
     """
 
     def decide(
-        states: PendulumState, inputs: tuple[Array, Array, Array]
+        states: PendulumState, inputs: tuple[Array, Array]
     ) -> tuple[PendulumState, tuple[Array, PendulumState, Array]]:
-        table, forced, noise = inputs
+        table, forced = inputs
         padded = pad(table)
         greedy = jax.vmap(lambda state: greedy_action(padded, state, theta, repeat))
         actions = jnp.where(jnp.isnan(forced), greedy(states), forced)
         advance = jax.vmap(lambda state, a: repeated_step(state, a, theta, repeat))
         after, rewards = advance(states, actions)
-        speed = jnp.clip(after.speed + noise[:, 1], -MAX_SPEED, MAX_SPEED)
-        after = PendulumState(after.angle + noise[:, 0], speed)
         return after, (actions, states, rewards)
 
-    by_step = (tables[::-1], forced.T, jnp.moveaxis(noise, 1, 0))
+    by_step = (tables[::-1], forced.T)
     _, (actions, states, rewards) = jax.lax.scan(decide, starts, by_step)
     states = PendulumState(states.angle.T, states.speed.T)
     return Trajectory(actions.T, states, rewards.sum(axis=0))

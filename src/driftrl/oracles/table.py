@@ -1,10 +1,10 @@
 """J*(θ), the best expected return of an episode at θ, with its source and error.
 
 The values come from, in this order: the user (a function or a CSV file), the files
-shipped with driftrl, the user's cache, and a computation, which is cached.  A task with
-dynamic programming (the pendulum) computes each θ.  For any other task SAC is trained
-on a grid of θ with linear interpolation in between, and J* is at least the best return
-that a run has achieved.
+shipped with driftrl, the user's cache, and a computation, which is cached.  Dynamic
+programming computes each θ of the pendulum, from the hanging start without noise.  For
+anything else SAC is trained on a grid of θ with linear interpolation in between, and J*
+is at least the best return that a run has achieved.
 
 Nothing here imports JAX until a value has to be computed.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars
@@ -30,7 +30,7 @@ from driftrl.envs.custom import is_custom
 from driftrl.envs.tasks import task_named
 from driftrl.errors import InputError, require
 from driftrl.io import cache_directory, write_atomically
-from driftrl.oracles.settings import SACOracleSettings, settings_for
+from driftrl.oracles.settings import settings_for
 from driftrl.plugins import load_object
 from driftrl.records import Run
 
@@ -38,7 +38,6 @@ REVISION = 2
 """Raised whenever the same question would get a different answer."""
 SHIPPED = Path(__file__).with_name("shipped")
 SAME_THETA = 1e-9  # relative above 1, absolute below: θ after a trip through a file
-_DYNAMIC_PROGRAMMING = ("pendulum",)  # plants
 _ERRORS = {
     "dp": "the distance to the value of dynamic programming, plus the distance of that "
     "to the value on a coarser grid",
@@ -47,7 +46,7 @@ _ERRORS = {
 }
 
 By = Literal["dp", "sac"]
-"""Dynamic programming, for plants that have it, or soft actor-critic, for any task."""
+"""Dynamic programming, for the pendulum, or soft actor-critic, for any task."""
 Source = Literal["shipped", "cached", "computed", "interpolated", "given"]
 Progress = Callable[[int, int], None]
 """Called with the finished and the total number of computations."""
@@ -97,12 +96,9 @@ class OracleTable:
 
     def lookup(self, theta: float) -> Optimum:
         """Return the entry of θ, which must be in the table."""
-        optimum = _at(self.entries, theta, 0.0)
+        optimum = _at(self.entries, theta)
         if optimum is None:
-            raise InputError(
-                f"The oracle has no J*(θ) for θ = {theta}; it has {len(self.entries)} "
-                "other values."
-            )
+            raise InputError(f"The oracle has no J*(θ) for θ = {theta}.")
         return optimum
 
     def column(
@@ -152,33 +148,30 @@ class StoredOracle:
         environment: EnvironmentConfig,
         *,
         by: By | None = None,
-        settings: SACOracleSettings | None = None,
         shipped: Path = SHIPPED,
     ) -> None:
         row = task_named(task)
-        require(
-            environment.start in row.starts,
-            f"Task {task!r} has no start {environment.start!r}; it may be "
-            f"{' or '.join(row.starts)}.",
-        )
-        has_dp = row.plant in _DYNAMIC_PROGRAMMING
+        deterministic = environment.start == "hanging" and environment.noise_std == 0
+        has_dp = row.plant == "pendulum" and deterministic
         require(
             has_dp or by != "dp",
             f"Task {task!r} has no oracle by dynamic programming; use SAC.",
         )
         self.task, self.environment = task, environment
         self.by: By = by or ("dp" if has_dp else "sac")
-        self.settings = settings or settings_for(row.plant)
+        self.settings = settings_for(row.plant)
         # More torque, gear or throttle can't hurt: actions may be smaller instead, for
         # which every reward charges less.
         self.monotone = environment.parameter == row.environment.parameter
         self._spacing = self.settings.spacing * (abs(row.nominal) or 1.0)
-        name = [f"dp-{row.plant}"]
-        if self.by == "sac":
-            usual = asdict(settings_for(row.plant))
-            name = [f"sac-{task}", *_differing(asdict(self.settings), usual)]
-        name += _differing(asdict(environment), asdict(EnvironmentConfig()))
-        file = "-".join(name) + ".json"
+        usual = asdict(EnvironmentConfig())
+        changed = [
+            f"-{name}={value}"
+            for name, value in asdict(environment).items()
+            if value != usual[name]
+        ]
+        name = row.plant if self.by == "dp" else task
+        file = f"{self.by}-{name}{''.join(changed)}.json"
         self.cache_file = cache_directory() / "oracles" / file
         optima = [
             *_read_file(shipped / file, "shipped"),
@@ -188,7 +181,7 @@ class StoredOracle:
 
     def missing(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* has to be computed."""
-        return [one for one in self._grid(thetas) if _at(self.stored, one, 0.0) is None]
+        return [one for one in self._grid(thetas) if _at(self.stored, one) is None]
 
     def table(
         self, thetas: Iterable[float], progress: Progress | None = None
@@ -199,32 +192,15 @@ class StoredOracle:
         known.sort(key=lambda one: one.theta)
         if self.by == "sac":
             # What else is stored must not change the answer.
-            on_grid = [_at(known, theta, 0.0) for theta in self._grid(thetas)]
-            known = self._monotone([one for one in on_grid if one is not None])
-        optima = [_at(known, theta, math.inf) for theta in thetas]
-        entries = tuple(one for one in optima if one is not None)
+            on_grid = [_at(known, theta) for theta in self._grid(thetas)]
+            known = [one for one in on_grid if one is not None]
+            known = _running_maximum(known) if self.monotone else known
+        entries = tuple(_interpolated(known, theta) for theta in thetas)
         return OracleTable(entries, self._provenance(entries))
 
     def _grid(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* is computed in order to know it at ``thetas``."""
         return _distinct(thetas) if self.by == "dp" else grid_for(thetas, self._spacing)
-
-    def _monotone(self, optima: Sequence[Optimum]) -> Sequence[Optimum]:
-        """Return the running maximum over θ if more θ cannot hurt (trained J* only).
-
-        A value that had to be raised was too low by as much: that becomes its error.
-        """
-        if self.by == "dp" or not self.monotone:
-            return optima
-        raised: list[Optimum] = []
-        for one in optima:
-            if raised and raised[-1].value > one.value:
-                before = raised[-1]
-                error = max(one.error, before.error, before.value - one.value)
-                method = f"{one.method} at a smaller θ"
-                one = replace(one, value=before.value, error=error, method=method)
-            raised.append(one)
-        return raised
 
     def _compute(
         self, thetas: Sequence[float], progress: Progress | None
@@ -293,17 +269,6 @@ def _read_file(path: Path, source: Source) -> list[Optimum]:
         return []
 
 
-def _differing(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
-    """Return "name=value" for what differs from the usual values."""
-    changed = []
-    for name, value in values.items():
-        if isinstance(value, dict):
-            changed += [f"{name}.{one}" for one in _differing(value, usual[name])]
-        elif value != usual[name]:
-            changed.append(f"{name}={value}")
-    return changed
-
-
 def grid_for(thetas: Iterable[float], spacing: float) -> list[float]:
     """Return the θ to train at: multiples of ``spacing`` around the given θ.
 
@@ -324,6 +289,22 @@ def grid_for(thetas: Iterable[float], spacing: float) -> list[float]:
     return [float(f"{number * spacing:.12g}") for number in sorted(around)]
 
 
+def _running_maximum(optima: Iterable[Optimum]) -> list[Optimum]:
+    """Raise values to those at smaller θ; by how much a value was too low is its error.
+
+    For trained J*, where more θ cannot hurt.
+    """
+    raised: list[Optimum] = []
+    for one in optima:
+        if raised and raised[-1].value > one.value:
+            before = raised[-1]
+            error = max(one.error, before.error, before.value - one.value)
+            method = f"{one.method} at a smaller θ"
+            one = replace(one, value=before.value, error=error, method=method)
+        raised.append(one)
+    return raised
+
+
 def _slack(theta: float) -> float:
     """Return by how much rounding may change θ."""
     return SAME_THETA * max(1.0, abs(theta))
@@ -340,21 +321,24 @@ def _distinct(thetas: Iterable[float]) -> list[float]:
     return ascending[:1] + [high for low, high in pairs if high - low > _slack(high)]
 
 
-def _at(optima: Sequence[Optimum], theta: float, gap: float) -> Optimum | None:
-    """Return J*(θ), interpolated between neighbours at most ``gap`` apart, or None.
-
-    The error of an interpolated value adds half the difference of the neighbours, the
-    most by which the middle can be off where J* is monotone.  ``optima`` ascend.
-    """
+def _at(optima: Sequence[Optimum], theta: float) -> Optimum | None:
+    """Return the entry of θ among ascending ones, or None."""
     slack = _slack(theta)
     index = bisect_left(optima, theta - slack, key=lambda one: one.theta)
-    if index < len(optima) and abs(optima[index].theta - theta) <= slack:
-        return optima[index]
-    if not 0 < index < len(optima):
-        return None
+    found = optima[index : index + 1]
+    return found[0] if found and abs(found[0].theta - theta) <= slack else None
+
+
+def _interpolated(optima: Sequence[Optimum], theta: float) -> Optimum:
+    """Return J*(θ) between ascending neighbours, or the entry of θ.
+
+    The error adds half the difference of the neighbours, the most by which the middle
+    can be off where J* is monotone.
+    """
+    if exact := _at(optima, theta):
+        return exact
+    index = bisect_left(optima, theta, key=lambda one: one.theta)
     low, high = optima[index - 1 : index + 1]
-    if high.theta - low.theta > gap:
-        return None
     share = (theta - low.theta) / (high.theta - low.theta)
     return Optimum(
         theta=theta,
