@@ -8,7 +8,7 @@ import pytest
 
 from driftrl.config.run import RunConfig
 from driftrl.engines import launcher
-from driftrl.engines.launcher import Ended, Failure, Job, run_all
+from driftrl.engines.launcher import Ended, Failures, Job, run_all
 
 RUNS = [RunConfig("pendulum", "sombrl", seed=seed, episodes=3) for seed in (0, 1)]
 DONE = ["episode", "episode", "episode", "finish"]
@@ -76,18 +76,18 @@ def play(
     engine: ScriptedEngine,
     out: Path,
     patience: float = 60.0,
-    on_poll: Callable[[Sequence[Failure]], None] = lambda _: None,
-) -> tuple[Failure, ...]:
+    on_poll: Callable[[Failures], None] = lambda _: None,
+) -> Failures:
     return run_all(RUNS, out, engine, patience_minutes=patience, on_poll=on_poll)
 
 
 def test_a_failed_run_is_reported_and_the_other_goes_on(tmp_path: Path) -> None:
     engine = ScriptedEngine({0: [[*DONE]], 1: [["episode", "broken"]]})
     counts: list[int] = []
-    (failure,) = play(engine, tmp_path, on_poll=lambda f: counts.append(len(f)))
+    failures = play(engine, tmp_path, on_poll=lambda f: counts.append(len(f)))
     assert counts == [0, 1, 1, 1]
-    assert (failure.name, failure.reason) == (RUNS[1].name, "broken")
-    assert failure.log.read_text() == "broken\n"
+    assert failures == {RUNS[1].name: "broken"}
+    assert (tmp_path / RUNS[1].name / "log.txt").read_text() == "broken\n"
     assert engine.closed and not engine.left
 
 
@@ -103,7 +103,7 @@ def test_lost_jobs_are_restarted_while_they_make_progress(
 ) -> None:
     engine = ScriptedEngine({0: [list(acts) for acts in script], 1: [[*DONE]]})
     failures = play(engine, tmp_path)
-    assert [failure.reason for failure in failures] == ["lost"] * fails
+    assert [*failures.values()] == ["lost"] * fails
     assert engine.started.count(0) == starts
 
 
@@ -111,8 +111,8 @@ def test_a_hanging_job_is_stopped_and_a_queued_one_is_not(tmp_path: Path) -> Non
     hanging = ["episode", *["wait"] * 50]
     queued = [*["queue"] * 30, *["wait"] * 4, *DONE]
     engine = ScriptedEngine({0: [hanging], 1: [queued]})
-    (failure,) = play(engine, tmp_path, patience=5.0)
-    assert failure.name == RUNS[0].name and "5 min" in failure.reason
+    ((name, reason),) = play(engine, tmp_path, patience=5.0).items()
+    assert name == RUNS[0].name and "5 min" in reason
     assert [job.stopped for job in engine.jobs] == [True, False]
     # The episode at one minute, five minutes of patience, and one minute too many.
     assert len(hanging) == 51 - 7
@@ -121,7 +121,7 @@ def test_a_hanging_job_is_stopped_and_a_queued_one_is_not(tmp_path: Path) -> Non
 def test_an_interrupt_hands_running_jobs_to_the_engine(tmp_path: Path) -> None:
     engine = ScriptedEngine({0: [["wait"] * 9], 1: [["finish"]]})
 
-    def interrupt(failures: Sequence[Failure]) -> None:
+    def interrupt(failures: Failures) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -134,5 +134,5 @@ def test_a_finished_run_whose_last_row_is_torn_is_resumed(tmp_path: Path) -> Non
         (tmp_path / run.name / "checkpoint" / "000003").mkdir(parents=True)
         (tmp_path / run.name / "episodes.jsonl").write_text(rows)
     engine = ScriptedEngine({0: [["finish"]]})
-    assert play(engine, tmp_path) == ()
+    assert play(engine, tmp_path) == {}
     assert engine.started == [0]

@@ -66,7 +66,7 @@ def assert_as_on_this_machine(runs: list[RunConfig], out: Path) -> None:
     """Run the same runs locally, and compare the records."""
     local = out.parent / "local"
     cores = len(os.sched_getaffinity(0))
-    assert run_all(runs, local, LocalEngine(cores)) == ()
+    assert run_all(runs, local, LocalEngine(cores)) == {}
     for run in runs:
         rows = rows_of(out / run.name)
         assert len(rows) == run.episodes
@@ -123,7 +123,7 @@ class Killer:
 def test_runs_whose_workers_are_killed_equal_local_ones(tmp_path: Path) -> None:
     runs, out = study(), tmp_path / "ray"
     killer = Killer(out, seconds=5.0, limit=4)
-    assert run_all(runs, out, RayEngine(SMALL), on_poll=killer.on_poll) == ()
+    assert run_all(runs, out, RayEngine(SMALL), on_poll=killer.on_poll) == {}
     assert len(killer.kept) >= 2
     for name, kept in killer.kept:
         assert kept and kept.items() <= stamps(out / name).items(), f"{name} ran twice"
@@ -147,7 +147,7 @@ def test_runs_of_a_node_that_is_lost_go_on_on_another(tmp_path: Path) -> None:
                 cluster.remove_node(nodes[1], allow_graceful=False)
 
         config = EngineConfig(Resources(memory_gb=0.5), RayConfig(cluster.address))
-        assert run_all(runs, out, RayEngine(config), on_poll=lose_a_node) == ()
+        assert run_all(runs, out, RayEngine(config), on_poll=lose_a_node) == {}
     finally:
         cluster.shutdown()
     assert kept
@@ -200,8 +200,8 @@ def test_failures_and_shutdown_on_a_cluster_on_loopback(tmp_path: Path) -> None:
     (tmp_path / bad.name / "config.toml").write_text('task = "a"\nmethod = "sombrl"\n')
     endless = overridden(good, {"episodes": 100_000, "seed": 7})
     waiting = overridden(endless, {"seed": 8})
-    (failure,) = run_all([bad, good], tmp_path, RayEngine(SMALL))
-    assert failure.name == bad.name and failure.reason
+    failures = run_all([bad, good], tmp_path, RayEngine(SMALL))
+    assert failures.keys() == {bad.name} and failures[bad.name]
     assert episodes_done(tmp_path / good.name) == 2
 
     all_cores = Resources(cores=len(os.sched_getaffinity(0)), memory_gb=0.5)

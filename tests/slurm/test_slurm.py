@@ -171,7 +171,7 @@ def test_further_options_and_setup_lines_reach_slurm(
             shell("scontrol", "release", job)
 
     runs = [tiny(seed=seed, episodes=1) for seed in range(2)]
-    assert run_all(runs, out, engine, on_poll=look) == ()
+    assert run_all(runs, out, engine, on_poll=look) == {}
     job = shown[0]
     assert (job["Nice"], job["ArrayTaskThrottle"]) == ("7", "1")
     assert job["Priority"] == "0", "it is held"
@@ -205,14 +205,13 @@ def test_what_fails_what_is_lost_and_what_is_cancelled(
     runs = [other, killed, cancelled]
     failures = run_all(runs, tmp_path, SlurmEngine(CONFIG), on_poll=disturb)
     assert sorted(done) == ["cancelled", "killed"]
-    by_name = {failure.name: failure for failure in failures}
-    assert by_name.keys() == {other.name, cancelled.name}
-    assert "sombrl" in by_name[other.name].reason
-    assert "cancelled" in by_name[cancelled.name].reason
+    assert failures.keys() == {other.name, cancelled.name}
+    assert "sombrl" in failures[other.name]
+    assert "cancelled" in failures[cancelled.name]
     assert episodes_done(tmp_path / killed.name) == EPISODES
     # A second call takes on what can be finished, and only that.
     failures = run_all(runs, tmp_path, SlurmEngine(CONFIG))
-    assert [failure.name for failure in failures] == [other.name]
+    assert failures.keys() == {other.name}
     assert episodes_done(tmp_path / cancelled.name) == EPISODES
 
 
@@ -228,7 +227,7 @@ def test_a_job_preempted_with_a_time_of_grace_queues_again_by_itself(
             before.update(stamps(out))
             preempt(places=2)
 
-    assert run_all([tiny()], out, engine, on_poll=disturb) == ()
+    assert run_all([tiny()], out, engine, on_poll=disturb) == {}
     assert list(jobs_of("grace").values()) == [1]
     after = stamps(out)
     assert before and {path: after[path] for path in before} == before

@@ -153,8 +153,8 @@ def test_a_killed_run_is_reported_and_finished_the_next_time(
             killed = True
             os.kill(process, signal.SIGKILL)
 
-    (failure,) = run_all(runs, tmp_path, LocalEngine(2), on_poll=kill_one)
-    assert failure.name == short.name and "signal 9" in failure.reason
+    failures = run_all(runs, tmp_path, LocalEngine(2), on_poll=kill_one)
+    assert failures.keys() == {short.name} and "signal 9" in failures[short.name]
     for _ in range(2):
-        assert run_all(runs, tmp_path, LocalEngine(2)) == ()
+        assert run_all(runs, tmp_path, LocalEngine(2)) == {}
         assert all(episodes_done(tmp_path / run.name) == 2 for run in runs)

@@ -14,7 +14,7 @@ from driftrl.cli.options import parse, warn
 from driftrl.cli.progress import duration, study_summary
 from driftrl.config.engine import EngineConfig, EngineName
 from driftrl.config.run import RunConfig
-from driftrl.engines.launcher import Engine, Failure, make_engine, run_all
+from driftrl.engines.launcher import LOG, Engine, Failures, make_engine, run_all
 from driftrl.engines.progress import read_progress
 from driftrl.errors import at_least, counted, require
 from driftrl.training.process import cores
@@ -44,8 +44,6 @@ class Arguments:
     """Slurm partition (default: the study's, or the cluster's)."""
     account: str | None = None
     """Slurm account (default: the study's, or yours)."""
-    patience: float | None = None
-    """Minutes without an episode after which a run is stopped (default: 60)."""
     track: str | None = None
     """Also log every episode to tensorboard or wandb."""
 
@@ -74,22 +72,13 @@ def main(argv: list[str]) -> int:
 
 def _engine_config(config: EngineConfig, arguments: Arguments) -> EngineConfig:
     """Return the study's engine settings, overridden by the command line's."""
-    flags = {
-        "address": (arguments.address, "ray"),
-        "partition": (arguments.partition, "slurm"),
-        "account": (arguments.account, "slurm"),
-    }
-    for flag, (value, engine) in flags.items():
-        if value is None:
-            continue
-        require(
-            arguments.on == engine,
-            f"--{flag} needs --on {engine}; this study would run on {arguments.on!r}.",
-        )
-        table = replace(getattr(config, engine), **{flag: value})
-        config = replace(config, **{engine: table})
-    if arguments.patience is not None:
-        config = replace(config, patience_minutes=arguments.patience)
+    flags = {"address": "ray", "partition": "slurm", "account": "slurm"}
+    for flag, engine in flags.items():
+        value = getattr(arguments, flag)
+        if value is not None:
+            require(arguments.on == engine, f"--{flag} needs --on {engine}.")
+            table = replace(getattr(config, engine), **{flag: value})
+            config = replace(config, **{engine: table})
     return config
 
 
@@ -110,25 +99,25 @@ def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:
         raise
     taken = duration(time.monotonic() - started)
     print(f"{len(runs) - len(failures)} of {len(runs)} runs finished, in {taken}.")
-    for failure in failures:
-        print(f"Failed: {failure.name}: {failure.reason} See {failure.log}.")
+    for name, reason in failures.items():
+        print(f"Failed: {name}: {reason} See {out / name / LOG}.")
     return 1 if failures else 0
 
 
 @contextlib.contextmanager
 def _progress(
     runs: Sequence[RunConfig], out: Path
-) -> Iterator[Callable[[Sequence[Failure]], None]]:
+) -> Iterator[Callable[[Failures], None]]:
     """Show how far a study is; without a terminal, in a line now and then."""
     console = Console(stderr=True)
     every = _REFRESH_SECONDS if console.is_terminal else _LOG_SECONDS
-    last, warned = time.monotonic(), 0
+    last, known = time.monotonic(), set()
 
-    def show(failures: Sequence[Failure]) -> None:
-        nonlocal last, warned
-        for failure in failures[warned:]:
-            warn(f"{failure.name} failed: {failure.reason}")
-        warned = len(failures)
+    def show(failures: Failures) -> None:
+        nonlocal last
+        for name in failures.keys() - known:
+            warn(f"{name} failed: {failures[name]}")
+            known.add(name)
         if time.monotonic() - last >= every:
             last = time.monotonic()
             text = study_summary(read_progress(out, runs))

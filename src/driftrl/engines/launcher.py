@@ -5,7 +5,7 @@ there*.  Everything else is here and the same for every engine.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -20,14 +20,9 @@ LOG = "log.txt"
 """File in a run's directory to which its process prints."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run that did not finish."""
-
-    name: str
-    reason: str
-    """Last line that it printed, or what happened to it."""
-    log: Path
+Failures = Mapping[str, str]
+"""Why runs did not finish, by their names: the last line that one printed, or what
+happened to it."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +145,8 @@ def run_all(
     engine: Engine,
     *,
     patience_minutes: float = 60.0,
-    on_poll: Callable[[Sequence[Failure]], None] = lambda failures: None,
-) -> tuple[Failure, ...]:
+    on_poll: Callable[[Failures], None] = lambda failures: None,
+) -> Failures:
     """Run what is unfinished, each in ``out/<its name>``, and return what failed.
 
     A run that fails, hangs or is killed does not affect the others.  After Ctrl-C the
@@ -160,7 +155,7 @@ def run_all(
     """
     waiting = [run for run in runs if _resumable_after(out / run.name) < run.episodes]
     active: list[_ActiveRun] = []
-    failures: list[Failure] = []
+    failures: dict[str, str] = {}
     try:
         while waiting or active:
             free = max(0, engine.max_jobs - len(active))
@@ -172,13 +167,12 @@ def run_all(
                 if ended is not None:
                     active.remove(run)
                 if ended is not None and ended.reason:
-                    log = run.directory / LOG
-                    failures.append(Failure(run.config.name, ended.reason, log))
-                    _append(ended.reason, log)
+                    failures[run.config.name] = ended.reason
+                    _append(ended.reason, run.directory / LOG)
             on_poll(failures)
     finally:
         engine.shutdown([run.job for run in active])
-    return tuple(failures)
+    return failures
 
 
 def _resumable_after(directory: Path) -> int:
