@@ -37,15 +37,6 @@ _DEVIATIONS = 4.0  # one false alarm in 30,000 episodes with normal returns
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A method minus the baseline, on the seeds that both ran."""
-
-    episode: int
-    seeds: tuple[int, ...]
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
 class MethodSummary:
     """The runs of one method on one problem; J* is read as 0 where it is unknown."""
 
@@ -65,9 +56,11 @@ class MethodSummary:
     """Mean wall time of a run."""
     is_known: bool
     """Whether J* is known in every episode."""
-    difference: Difference | None = None
-    """To the baseline in R_N; None for the baseline and without shared seeds."""
-    difference_before_onset: Difference | None = None
+    episodes: int
+    """N, the last episode that every run of the problem has reached."""
+    difference: Estimate | None = None
+    """To the baseline in R_N, on the seeds that both ran; None if there are none."""
+    difference_before_onset: Estimate | None = None
     """The same at the last episode before θ first changes."""
 
     @property
@@ -87,9 +80,8 @@ class MethodSummary:
         J* cancels in it: (R_baseline − R_method) / N is the difference in mean return.
         """
         if self.difference is None or self.is_known:
-            return self.difference and self.difference.estimate
-        values = self.difference.estimate.values
-        return estimate_mean(-values / self.difference.episode)
+            return self.difference
+        return estimate_mean(-self.difference.values / self.episodes)
 
 
 @dataclass(frozen=True)
@@ -157,8 +149,7 @@ def regret(
 def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
     before = summary.onset - 1 if summary.onset else 0
     start = float(method.mean[before - 1]) if 0 < before < summary.episodes else None
-    difference, early = method.difference, method.difference_before_onset
-    paired = difference and difference.estimate
+    paired, early = method.difference, method.difference_before_onset
     outside = method.late_outside_resets
     return {
         "problem": summary.problem,
@@ -172,12 +163,12 @@ def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
         "regret_before_onset": start,
         "regret_after_onset": None if start is None else method.final.mean - start,
         "baseline": summary.baseline,
-        "paired_seeds": len(difference.seeds) if difference else 0,
+        "paired_seeds": len(paired.values) if paired else 0,
         "difference": paired and paired.mean,
         **_interval("difference_", paired and paired.student),
         **_interval("difference_bootstrap_", paired and paired.bootstrap),
-        "difference_before_onset": early and early.estimate.mean,
-        **_interval("difference_before_onset_", early and early.estimate.student),
+        "difference_before_onset": early and early.mean,
+        **_interval("difference_before_onset_", early and early.student),
         "gap": method.late and method.late.mean,
         **_interval("gap_", method.late and method.late.student),
         "gap_outside_resets": outside and outside.mean,
@@ -322,12 +313,13 @@ def _summarize_method(
         late_outside_resets=_late_mean(np.where(skipped, np.nan, late)),
         minutes=sum(float(run["wall_s"].sum()) for run in runs) / len(runs) / 60,
         is_known=is_known,
+        episodes=episodes,
     )
 
 
 def _difference(
     method: MethodSummary, reference: MethodSummary | None, episode: int | None
-) -> Difference | None:
+) -> Estimate | None:
     if reference is None or method is reference or episode is None:
         return None
     shared = sorted(set(method.seeds) & set(reference.seeds))
@@ -337,7 +329,7 @@ def _difference(
         one.curves[[one.seeds.index(seed) for seed in shared], episode - 1]
         for one in (method, reference)
     )
-    return Difference(episode, tuple(shared), estimate_mean(first - second))
+    return estimate_mean(first - second)
 
 
 def _late_mean(values: Float[np.ndarray, "K N"]) -> Estimate | None:
