@@ -246,17 +246,6 @@ def test_wandb_offline_without_a_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.track
-@pytest.mark.timeout(300)
-def test_wandb_that_refuses_to_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_PROJECT", "a/b:c?")
-    said = track(tmp_path, "wandb", 1, 2, "close")
-    assert said.count("Tracking by wandb has stopped (") == 1
-
-
-@pytest.mark.track
 def test_a_run_is_tracked_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     small = {

@@ -155,7 +155,7 @@ def test_a_policy_drives_alone(
     command = ["robot", "pendulum", "--policy", str(path), "--episodes", "2", *QUICK]
     assert main(command) == 0
     out, _ = capsys.readouterr()
-    assert str(path) in out and "40 actions" in out and "Finished episodes: 2" in out
+    assert str(path) in out and "steps 40" in out and "Finished episodes: 2" in out
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 

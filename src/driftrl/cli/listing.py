@@ -80,8 +80,8 @@ def _parameters() -> list[Row]:
     rows = []
     for row in PARAMETERS.values():
         of_one = "" if row.target == "none" else f"{row.name}:{row.target.upper()}"
-        numbers = {"what": row.summary, "nominal": row.nominal}
-        rows.append({"name": row.name, "of one": of_one, **numbers})
+        names = {"name": row.name, "of one": of_one}
+        rows.append({**names, "what": row.summary, "nominal": row.nominal})
     return rows
 
 
@@ -93,12 +93,14 @@ def _methods() -> list[Row]:
 
 
 def _schedules() -> list[Row]:
-    rows = []
-    for kind, schedule in SCHEDULES.items():
-        settings = ", ".join(field.name for field in fields(schedule))
-        what = (schedule.__doc__ or "").splitlines()[0]
-        rows.append({"name": kind, "what": what, "settings": settings})
-    return rows
+    return [
+        {
+            "name": kind,
+            "what": (schedule.__doc__ or "").splitlines()[0],
+            "settings": ", ".join(field.name for field in fields(schedule)),
+        }
+        for kind, schedule in SCHEDULES.items()
+    ]
 
 
 def _studies() -> list[Row]:

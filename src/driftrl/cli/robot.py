@@ -10,14 +10,14 @@ import numpy as np
 import tyro
 
 from driftrl.cli.options import parse
-from driftrl.errors import InputError, at_least, counted, require
+from driftrl.errors import InputError, at_least, require
 from driftrl.records import read_settings
 from driftrl.robot.controller import Controller, run_policy
 from driftrl.robot.event_log import Event, EventLog
 from driftrl.robot.machine import Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
-from driftrl.robot.timing import Delays, Timing, delays_of
+from driftrl.robot.timing import Timing, delays_of
 from driftrl.robot.transport import read_token
 
 if TYPE_CHECKING:
@@ -175,18 +175,10 @@ def _policy(path: Path, machine: Machine) -> "Policy":
 
 
 def _text(event: Event) -> str:
-    """Return a line about an event."""
-    if event["event"] == "halted":
-        return (
-            f"episode {event['episode']}: stopped after "
-            f"{counted(event['step'], 'action')}, {event['periods']:.2f} periods after "
-            f"the last ({event['code']}): {event['reason']}"
-        )
-    if event["event"] == "finished":
-        return (
-            f"episode {event['episode']}: {counted(event['steps'], 'action')} in "
-            f"{event['seconds']:.2f} s, return {event['total']:.2f}, answers after "
-            f"{Delays(**event['answers'])}"
-        )
-    prefix = "Refused: " if event["event"] == "refused" else ""
-    return f"{prefix}{event['message']}"
+    """Return a line about an event; the delays of its answers are summed up later."""
+    facts = [
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in event.items()
+        if name not in ("event", "answers")
+    ]
+    return f"{event['event']}: {', '.join(facts)}"
