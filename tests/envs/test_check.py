@@ -97,7 +97,7 @@ class Raises(Tanks):
         (lambda: Tanks(observe=lambda levels: np.zeros(3)), r"\(3,\)"),
         (lambda: Tanks(pay=lambda levels: np.inf), "reward .* inf"),
         (lambda: Tanks(pay=lambda levels: np.ones(1)), r"reward .* \(1,\)"),
-        (FourResults, "tuple of 5"),
+        (FourResults, "expected 5"),
         (Raises, "number 5 raised ZeroDivisionError"),
     ],
 )

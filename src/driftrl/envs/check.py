@@ -120,29 +120,27 @@ def check(
         rollouts = _random_rollouts(env, limit or 0, episodes, seconds, seed)
         repeats = _repeats(env, rollouts[0], seed, _FIRST)
         ignores_options = _repeats(env, rollouts[0], seed, None)
-        objections = _gymnasium_objections(env)
+        facts |= _facts(env, rollouts, limit)
     except InputError as error:
         return Report(name, (str(error),), (), facts, {})
     finally:
         _close(env)
-    errors = tuple(dict.fromkeys(r.error for r in rollouts if r.error))
-    facts |= _facts(env, rollouts, limit)
-    facts["Gymnasium's checker"] = objections or "no objection"
     settings = _settings(sized_task(name, sizes, limit or STEPS))
+    if error := rollouts[-1].error:
+        return Report(name, (error,), (), facts, settings)
     caveats: list[str] = []
-    if not errors:
-        if not repeats:
-            caveats = [_UNREPEATABLE]
-        elif not _second_repeats(factory, name, rollouts[0], seed):
-            caveats = [_DIFFERENT_INSTANCES]
-        elif not ignores_options:
-            caveats = [_DRIFTS]
-        caveats += [
-            *_space_warnings(env, rollouts),
-            *_reward_warnings(rollouts),
-            *_length_warnings(rollouts, limit, settings),
-        ]
-    return Report(name, errors, tuple(caveats), facts, settings)
+    if not repeats:
+        caveats = [_UNREPEATABLE]
+    elif not _second_repeats(factory, name, rollouts[0], seed):
+        caveats = [_DIFFERENT_INSTANCES]
+    elif not ignores_options:
+        caveats = [_DRIFTS]
+    caveats += [
+        *_space_warnings(env, rollouts),
+        *_reward_warnings(rollouts),
+        *_length_warnings(rollouts, limit, settings),
+    ]
+    return Report(name, (), tuple(caveats), facts, settings)
 
 
 def _close(env: Env) -> None:
@@ -152,51 +150,45 @@ def _close(env: Env) -> None:
 
 def _gymnasium_objections(env: Env) -> str:
     """Return what Gymnasium's checker warns of or fails with."""
-    texts = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             check_env(env, skip_render_check=True, skip_close_check=True)
         except Exception as error:  # it passes on whatever the environment raises
-            texts = [_described(error).removeprefix("AssertionError: ")]
-    texts = [*(str(warning.message) for warning in caught), *texts]
-    plain = (" ".join(_COLOUR.sub("", text).split()) for text in texts)
-    objections = (
-        text.removeprefix("WARN: ").rstrip(".") + "."
-        for text in plain
+            warnings.warn(_described(error), stacklevel=1)
+    texts = (_COLOUR.sub("", str(warning.message)) for warning in caught)
+    objections = [
+        " ".join(text.split()).removeprefix("WARN: ").rstrip(".") + "."
+        for text in texts
         if not any(phrase in text for phrase in _NOT_APPLICABLE)
-    )
-    return " ".join(dict.fromkeys(objections))
+    ]
+    return " ".join(dict.fromkeys(objections)) or "no objection"
 
 
 def _random_rollouts(
     env: Env, limit: int, episodes: int, seconds: float, seed: int
 ) -> list[_Rollout]:
     """Run random episodes until one fails or the time is up."""
-    deadline = time.perf_counter() + seconds
+    space, deadline = env.action_space, time.perf_counter() + seconds
+    assert isinstance(space, spaces.Box)
+
+    def actions(rng: np.random.Generator, hold: int) -> Iterator[np.ndarray]:
+        action = space.low
+        for step in range(max(STEPS, limit)):
+            if step % hold == 0:
+                action = rng.uniform(space.low, space.high).astype(space.dtype)
+            yield action
+            if time.perf_counter() > deadline:
+                return
+
     rollouts: list[_Rollout] = []
     for number in range(episodes):
-        hold = _HELD if number % 2 else 1
-        actions = _random_actions(env, max(STEPS, limit), hold, seed + number, deadline)
+        chosen = actions(np.random.default_rng(seed + number), (1, _HELD)[number % 2])
         options = {"episode": number + 1, "steps": sum(map(len, rollouts))}
-        rollouts.append(_rollout(env, actions, seed + number, options))
+        rollouts.append(_rollout(env, chosen, seed + number, options))
         if rollouts[-1].error or time.perf_counter() > deadline:
             break
     return rollouts
-
-
-def _random_actions(
-    env: Env, steps: int, hold: int, seed: int, deadline: float
-) -> Iterator[np.ndarray]:
-    space, rng = env.action_space, np.random.default_rng(seed)
-    assert isinstance(space, spaces.Box)
-    action = space.low
-    for step in range(steps):
-        if step % hold == 0:
-            action = rng.uniform(space.low, space.high).astype(space.dtype)
-        yield action
-        if time.perf_counter() > deadline:
-            return
 
 
 def _rollout(
@@ -206,12 +198,11 @@ def _rollout(
     rollout = _Rollout()
     shape, where = env.observation_space.shape, "reset()"
     try:
-        obs, _ = _unpacked(env.reset(seed=seed, options=options), 2, where)
+        obs, _ = env.reset(seed=seed, options=options)
         rollout.observations.append(_numbers(obs, shape, where))
         for action in actions:
             where = f"step() number {len(rollout) + 1}"
-            answer = _unpacked(env.step(action), 5, where)
-            obs, reward, rollout.terminated, rollout.truncated, _ = answer
+            obs, reward, rollout.terminated, rollout.truncated, _ = env.step(action)
             rollout.observations.append(_numbers(obs, shape, where))
             reward = _numbers(reward, (), f"the reward of {where}")
             rollout.actions.append(action)
@@ -225,21 +216,10 @@ def _rollout(
     return rollout
 
 
-def _unpacked(answer: Any, size: int, where: str) -> Any:
-    require(
-        isinstance(answer, tuple) and len(answer) == size,
-        f"{where} must return a tuple of {size}, received {answer!r}.",
-    )
-    return answer
-
-
 def _numbers(value: Any, shape: tuple[int, ...] | None, where: str) -> np.ndarray:
     """Return finite numbers of a shape; ``InputError`` if they are not."""
     array = np.array(value, np.float64)
-    require(
-        array.shape == shape,
-        f"{where} has shape {array.shape} instead of {shape}.",
-    )
+    require(array.shape == shape, f"{where} has shape {array.shape}, not {shape}.")
     require(bool(np.isfinite(array).all()), f"{where} is not finite: {array.tolist()}.")
     return array
 
@@ -269,10 +249,9 @@ def _second_repeats(
         other = make(factory, name)
     except InputError:
         return False
-    try:
-        return _repeats(other, first, seed, _FIRST)
-    finally:
-        _close(other)
+    repeats = _repeats(other, first, seed, _FIRST)
+    _close(other)
+    return repeats
 
 
 def _space_warnings(env: Env, rollouts: list[_Rollout]) -> Iterator[str]:
@@ -342,23 +321,25 @@ def _length_warnings(
 
 
 def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, str]:
+    settable = env.has_wrapper_attr("set_parameters")
     facts = {
         "parameters": "settable (set_parameters)"
-        if env.has_wrapper_attr("set_parameters")
+        if settable
         else "no set_parameters(): it drifts on its own, unless a setter is given",
         "episode length": "not declared" if limit is None else f"at most {limit} steps",
+        "Gymnasium's checker": _gymnasium_objections(env),
     }
     lengths = [len(rollout) for rollout in rollouts]
-    if not sum(lengths):
-        return facts
     rewards = np.concatenate([rollout.rewards for rollout in rollouts])
-    return facts | {
-        "random episodes": f"{len(lengths)} of {min(lengths)} to {max(lengths)} steps; "
-        f"{sum(bool(r.terminated) for r in rollouts)} terminated, "
-        f"{sum(bool(r.truncated) for r in rollouts)} truncated",
-        "reward of a step": f"{rewards.mean():.4g} ± {rewards.std():.4g}, "
-        f"from {rewards.min():.4g} to {rewards.max():.4g}",
-    }
+    if rewards.size:
+        facts |= {
+            "random episodes": f"{len(lengths)} of {min(lengths)} to {max(lengths)} "
+            f"steps; {sum(bool(r.terminated) for r in rollouts)} terminated, "
+            f"{sum(bool(r.truncated) for r in rollouts)} truncated",
+            "reward of a step": f"{rewards.mean():.4g} ± {rewards.std():.4g}, "
+            f"from {rewards.min():.4g} to {rewards.max():.4g}",
+        }
+    return facts
 
 
 def _settings(task: Task) -> dict[str, Any]:
