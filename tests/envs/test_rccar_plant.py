@@ -14,7 +14,7 @@ from driftrl.config.run import ExtraDrift
 from driftrl.drift.schedules import Constant, Step
 from driftrl.envs import rccar
 from driftrl.envs.drifting import known_reward, make_env
-from driftrl.envs.rccar import NOISE_STD, NOMINAL_THETA, STARTS, CarState, RCCarPlant
+from driftrl.envs.rccar import NOISE_STD, NOMINAL_THETA, CarState, RCCarPlant
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.memory.forgetting import Reset, Window
@@ -47,7 +47,7 @@ def test_the_task_is_the_papers() -> None:
     agent: Any = reset.agent
     assert (agent.soft_reset.model, agent.soft_reset.policy) == (0.0, 0.0)
     assert agent.learning.when == "episode"
-    assert TASK.starts == STARTS and SETTINGS.start == "away"
+    assert SETTINGS.start == "away"
     assert TASK.nominal == NOMINAL_THETA[SETTINGS.parameter]
 
 
@@ -230,7 +230,7 @@ def test_bad_parameters(values: dict[str, float]) -> None:
 
 def test_bad_settings() -> None:
     with pytest.raises(InputError, match="noise_std"):
-        car(noise_std=0.1)
+        make_env("rccar", replace(SETTINGS, noise_std=0.1))
     for change in ({"start": "hanging"}, {"terminates": True}):
         with pytest.raises(InputError, match=next(iter(change))):
             configure("rccar", "sombrl", {"environment": change})

@@ -57,13 +57,25 @@ class Task:
     notes: str = ""
     """Where the paper is silent or contradicts itself, and what was chosen."""
 
-    def check_specimen(self, environment: EnvironmentConfig) -> None:
-        """Refuse any but the nominal specimen if there is no other."""
+    def check_environment(self, environment: EnvironmentConfig) -> None:
+        """Refuse what the system does not offer."""
+        self.sizes(environment)
         require(
-            self.varied or environment.specimen == 0,
-            f"Task {self.name!r} has only the nominal specimen: environment.specimen "
-            f"must be 0, received {environment.specimen!r}.",
+            environment.start in self.starts,
+            f"Task {self.name!r} has no start {environment.start!r}; "
+            f"environment.start may be {' or '.join(self.starts)}.",
         )
+        for name, offered, usual in (
+            ("specimen", self.varied, 0),
+            ("terminates", self.may_end, False),
+            ("noise_std", self.plant == "pendulum", 0),
+        ):
+            value = getattr(environment, name)
+            require(
+                offered or value == usual,
+                f"Task {self.name!r} does not offer environment.{name}: it must be "
+                f"{usual}, received {value!r}.",
+            )
 
     def sizes(self, environment: EnvironmentConfig) -> tuple[int, int]:
         """Return the numbers of observations and actions."""

@@ -186,7 +186,7 @@ def make_plant(
     """Build the system of a task."""
     if is_custom(task.name):
         return GymPlant(load_env(task.name), environment)
-    task.check_specimen(environment)
+    task.check_environment(environment)
     if task.plant in PLANTS:
         return load_object(PLANTS[task.plant])(environment, render_mode)
     from driftrl.envs.mujoco import MujocoPlant

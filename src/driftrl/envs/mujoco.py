@@ -26,7 +26,7 @@ from driftrl.envs.parameters import (
     parse_parameter,
 )
 from driftrl.envs.plant import Observation, Plant, StepResult
-from driftrl.errors import EnvironmentFault, require
+from driftrl.errors import EnvironmentFault
 
 _POSITIONS_AND_SPEEDS = {
     f"include_{part}_in_observation": False
@@ -56,12 +56,6 @@ class MujocoPlant(Plant):
     def __init__(
         self, task: Task, config: EnvironmentConfig, render_mode: str | None = None
     ) -> None:
-        require(
-            config.noise_std == 0,
-            f"Task {task.name!r} has no process noise: environment.noise_std must be "
-            f"0, received {config.noise_std!r}. Noise on what is observed is the "
-            "parameter 'observation_noise'.",
-        )
         observed = _OBSERVED.get((task.plant, config.observation), {})
         made = gymnasium.make(f"{task.plant}-v5", render_mode=render_mode, **observed)
         self._inner: Any = made.unwrapped

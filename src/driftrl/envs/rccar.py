@@ -20,21 +20,15 @@ and otherwise, with β = atan(tan δ / (l_f + l_r)), v_y and ω follow the wheel
                               ω'   = (v_x sin β − ω) / τ
 
 The weight of the first is w = clip((v_x − u²) / (l² + 1e-6), 0, 1): nearly a switch at
-v_x = 0.  Hence a car that slides backwards has no slip, and loses v_y within τ.  β is
-as published although its units don't agree: fully turned, ω is 0.92 v_x in reverse,
-where wheels of such a car would make it 2.28 v_x.
+v_x = 0.  β is as published although its units don't agree: fully turned, ω is 0.92 v_x
+in reverse, where wheels of such a car would make it 2.28 v_x.
 
 It differs from the published simulator in three respects.  The integrator is the
-classical Runge-Kutta method, whose error is of fourth order; theirs adds up its stages
-and is of first order.  τ is their 1/90 s whatever the sub-step, so that finer
-sub-steps solve the same equations.  And the position moves along the velocity also if
-the reported heading is off (``angle_offset``).
-
-Nine sub-steps make an error that the car's sensors can't see in a step; three don't.
-Below 0.03 m/s the tyres are too stiff for either, and the car may chatter, by less than
-0.01 m/s; with its wheels fully turned it takes a twentieth of the throttle to set off.
-
-θ scales the throttle alone.
+classical Runge-Kutta method, of fourth order; theirs is of first order.  τ is their
+1/90 s whatever the sub-step.  And the position moves along the velocity also if the
+reported heading is off (``angle_offset``).  Nine sub-steps make an error that the car's
+sensors can't see in a step; three don't.  Below 0.03 m/s the tyres are too stiff for
+either, and the car may chatter, by less than 0.01 m/s.
 """
 
 import functools
@@ -69,6 +63,8 @@ ACTION_COST = 0.005
 
 Scalar = Float[Array, ""]
 Number = Scalar | float
+Obs = Float[Array, " S"]
+Action = Float[Array, " 2"]
 
 
 class CarState(NamedTuple):
@@ -131,11 +127,9 @@ RANGES = {name: row[1:] for name, row in _TABLE.items()}
 
 def specimen(number: int) -> CarParameters:
     """Return a car: 0 is the nominal one, any other number seeds a uniform draw."""
-    if number == 0:
-        return NOMINAL
     low, high = np.array([*RANGES.values()]).T
     drawn = np.random.default_rng(number).uniform(low, high)
-    return CarParameters(*drawn.tolist())
+    return CarParameters(*drawn.tolist()) if number else NOMINAL
 
 
 def wrap(angle: Number) -> Scalar:
@@ -208,7 +202,7 @@ def runge_kutta(
 
 def step(
     state: CarState,
-    action: Float[Array, " 2"],
+    action: Action,
     throttle: Number,
     parameters: CarParameters = NOMINAL,
     substeps: int = SUBSTEPS,
@@ -246,7 +240,7 @@ def observe(state: CarState) -> Float[Array, " 7"]:
     return jnp.stack([state.x, state.y, sin, cos, state.v_x, state.v_y, state.yaw_rate])
 
 
-def nearness(obs: Float[Array, " S"]) -> Scalar:
+def nearness(obs: Obs) -> Scalar:
     """Return the reward for the pose, in (0, 1]: a long tail around the goal.
 
     With D² = x² + y² + heading² (the goal is the origin)::
@@ -259,18 +253,14 @@ def nearness(obs: Float[Array, " S"]) -> Scalar:
     return 1.0 / (1.0 + 9.0 * (beyond / MARGIN) ** 2)
 
 
-def reward(
-    obs: Float[Array, " S"], action: Float[Array, " 2"], next_obs: Float[Array, " S"]
-) -> Scalar:
+def reward(obs: Obs, action: Action, next_obs: Obs) -> Scalar:
     """Return nearness(next_obs) − 0.005 ‖action‖², the action as it was commanded."""
     del obs
     return nearness(next_obs) - ACTION_COST * (action**2).sum()
 
 
 @functools.cache
-def decision_reward(
-    repeat: int, theta: float
-) -> Callable[[Float[Array, " S"], Float[Array, " 2"], Float[Array, " S"]], Scalar]:
+def decision_reward(repeat: int, theta: float) -> Callable[[Obs, Action, Obs], Scalar]:
     """Return r(obs, action, next_obs), the reward of a decision held ``repeat`` steps.
 
     Between two decisions nearness is taken to run along a straight line.  θ makes no
@@ -278,11 +268,7 @@ def decision_reward(
     """
     del theta
 
-    def of_decision(
-        obs: Float[Array, " S"],
-        action: Float[Array, " 2"],
-        next_obs: Float[Array, " S"],
-    ) -> Scalar:
+    def of_decision(obs: Obs, action: Action, next_obs: Obs) -> Scalar:
         missing = 0.5 * (repeat - 1) * (nearness(next_obs) - nearness(obs))
         return repeat * reward(obs, action, next_obs) - missing
 
@@ -294,10 +280,8 @@ NOMINAL_THETA = {"throttle": 1.0, "action_delay": 3.0, "observation_noise": 1.0}
 NOISE_STD = 0.1 * np.exp([-4.5, -4.5, -4.0, -2.5, -2.5, -1.0])
 """Of x, y, heading, v_x, v_y and yaw rate, before the heading becomes sin and cos."""
 REMEMBERED = 3  # commands that are part of an observation
-STARTS = ("away", "anywhere")
 
-_START_POSITION = 0.1  # m, to either side
-_START_HEADING = 0.1 * np.pi  # rad, to either side
+_START_SPREAD = np.array([0.1, 0.1, 0.1 * np.pi])  # m, m, rad; to either side
 _START_VELOCITY = np.array([0.005, 0.005, 0.02])  # m/s, m/s, rad/s; standard deviation
 _PARKED = (0.05, 0.2, 0.5)  # m, rad, and m/s and rad/s in one norm
 
@@ -306,26 +290,17 @@ class RCCarPlant(Plant):
     """A car that must park, facing the other way at first, by drifting if it can.
 
     Actions are steering (left is positive, of 0.6 rad) and throttle (negative brakes
-    and reverses, × θ, of 8.2 N).  Observations:
+    and reverses, × θ, of 8.2 N).  Observations::
 
-    ===========  =========================================  =========
-    0, 1         position, the goal is (0, 0)               m
-    2, 3         sine and cosine of the heading, goal 0     1
-    4, 5         velocity in the frame of the world         m/s
-    6            yaw rate                                   rad/s
-    7 … 12       the last three commands, oldest first      action
-    ===========  =========================================  =========
+        0 … 6     ``observe``, measured with noise: m, 1, m/s, rad/s
+        7 … 12    the last three commands, oldest first
 
     The ``reward`` of a step is of the pose that is measured after it (as on the floor,
     where nothing else is known) and of the command as it was given.
 
-    Start "away": 1.42 ± 0.1, −1.04 ± 0.1 m, heading π ± 0.1 π; "anywhere": any pose of
-    the arena.  Both nearly at rest, with no command under way.  An episode never ends
-    before its time; ``info`` says whether the car is parked ("goal_reached") or has
-    left the arena ("out_of_bounds").
-
-    What drifts: "throttle", θ; "action_delay", steps of 1/30 s by which a command comes
-    late, nominally 3; "observation_noise", a factor on its standard deviation.
+    It starts "away", around ``START``, or "anywhere" in the arena, nearly at rest.  An
+    episode never ends before its time; ``info`` says whether the car is parked
+    ("goal_reached") or has left the arena ("out_of_bounds").
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
@@ -336,14 +311,6 @@ class RCCarPlant(Plant):
     def __init__(
         self, config: EnvironmentConfig, render_mode: str | None = None
     ) -> None:
-        require(
-            config.noise_std == 0,
-            "The car has no process noise: environment.noise_std must be 0, received "
-            f"{config.noise_std!r}. Noise on what is observed is the parameter "
-            "'observation_noise'.",
-        )
-        if config.start not in STARTS:
-            raise unknown_name("start of the car", config.start, STARTS)
         self.render_mode = render_mode
         self._config = config
         self._car = specimen(config.specimen)
@@ -385,9 +352,9 @@ class RCCarPlant(Plant):
         self._remembered = deque([np.zeros(2)] * REMEMBERED, maxlen=REMEMBERED)
         self._steering = 0.0
         self._trail = [self._state]
-        measured = self._state + self._noise()
-        sight = [*measured[:2], np.sin(measured[2]), np.cos(measured[2]), *measured[3:]]
-        return self._observed(np.array(sight)), self._flags()
+        x, y, heading, *velocity = self._state + self._noise()
+        sight = np.array([x, y, np.sin(heading), np.cos(heading), *velocity])
+        return self._observed(sight), self._flags()
 
     def step(self, action: np.ndarray) -> StepResult:
         """Hold ``action`` in [−1, 1] for ``action_repeat`` steps of 1/30 s."""
@@ -431,8 +398,7 @@ class RCCarPlant(Plant):
         if self._config.start == "anywhere":
             low, high = zip(*ARENA, (-np.pi, np.pi), strict=True)
             return rng.uniform(low, high)
-        spread = np.array([_START_POSITION, _START_POSITION, _START_HEADING])
-        return np.array(START) + rng.uniform(-spread, spread)
+        return np.array(START) + rng.uniform(-_START_SPREAD, _START_SPREAD)
 
     def _noise(self) -> np.ndarray:
         return self._noise_std * self.np_random.standard_normal(6)

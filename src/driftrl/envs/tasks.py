@@ -116,18 +116,7 @@ def check_fits(config: RunConfig) -> None:
     task = task_of_run(config)
     method_named(config.method)
     environment = config.environment
-    require(
-        environment.start in task.starts,
-        f"Task {task.name!r} has no start {environment.start!r}; "
-        f"environment.start may be {' or '.join(task.starts)}.",
-    )
-    task.sizes(environment)
-    task.check_specimen(environment)
-    require(
-        task.may_end or not environment.terminates,
-        f"Task {task.name!r} has no states in which it fails, so "
-        "environment.terminates must be false.",
-    )
+    task.check_environment(environment)
     if environment.terminates and isinstance(config.agent, EnsembleAgentConfig):
         require(
             config.agent.imagination.termination != "absent",
