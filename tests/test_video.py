@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from driftrl import video
-from driftrl.errors import InputError
 from driftrl.video import annotated, headless, recording
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
@@ -165,12 +164,3 @@ def test_without_a_screen_none_is_asked_for(
     environment = dict(given)
     headless(environment)
     assert environment == {**expected, "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
-
-
-@pytest.mark.parametrize("missing", ["imageio_ffmpeg", "PIL"])
-def test_what_is_not_installed_is_named_by_its_extra(
-    monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != missing)
-    with pytest.raises(InputError, match=r"driftrl\[video\]"):
-        video.require_installed()

@@ -178,21 +178,6 @@ def test_a_run_under_way_is_not_disturbed(
         assert played(capsys, run)["learned"] == 3
 
 
-def damage(run: Path, episodes: int) -> None:
-    path = run / "checkpoint" / f"{episodes:06d}.npz"
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def test_the_newest_checkpoint_that_can_be_read_counts(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage(run, 3)
-    assert played(capsys, run)["learned"] == 2
-    damage(run, 2)
-    assert play(run) == 1
-    assert "000002" in capsys.readouterr().err
-
-
 def test_checkpoints_replaced_while_they_are_read_are_looked_for_again(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

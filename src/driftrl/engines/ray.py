@@ -129,11 +129,8 @@ class RayEngine:
             max_retries=0,
             name=config.name,
         )
-        environment = worker_environment()
-        running = task.remote(
-            config_text(config), directory, self._options, environment
-        )
-        return RayJob(self.ray, running, directory)
+        given = (config_text(config), directory, self._options, worker_environment())
+        return RayJob(self.ray, task.remote(*given), directory)
 
     def _connect(self) -> None:
         settings: dict[str, Any] = {"address": self._address}
@@ -159,14 +156,12 @@ class RayEngine:
 
     def _require_room(self) -> None:
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        fits = lambda node: all(node.get(n, 0) >= k for n, k in self._needs.items())
+        sizes = sorted({_in_words(node) for node in nodes})
         require(
-            any(
-                all(node.get(name, 0) >= need for name, need in self._needs.items())
-                for node in nodes
-            ),
-            f"No node of the Ray cluster has {_in_words(self._needs)}, as a run needs. "
-            f"It has nodes of {'; '.join(sorted({_in_words(n) for n in nodes}))}. Ask "
-            "for less in the study's engine.resources, or add nodes.",
+            any(map(fits, nodes)),
+            f"No node of the Ray cluster has {_in_words(self._needs)}, as a run needs "
+            f"(engine.resources). It has nodes of {'; '.join(sizes)}.",
         )
 
 
@@ -192,15 +187,14 @@ def _require_cluster(address: str) -> None:
         "instead, HOST:PORT with the port of `ray start --head` (6379 by default).",
     )
     command = [sys.executable, "-P", "-c", _CONNECT, address]
+    wanted = {"capture_output": True, "text": True, "timeout": _CONNECT_SECONDS}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_CONNECT_SECONDS
-        )
+        subprocess.run(command, check=True, **wanted)
     except subprocess.TimeoutExpired:
         reason = f"no answer within {_CONNECT_SECONDS:g} s."
         raise _no_connection(address, reason) from None
-    if done.returncode != 0:
-        raise _no_connection(address, last_line(done.stderr, "Ray does not say why."))
+    except subprocess.CalledProcessError as error:
+        raise _no_connection(address, last_line(error.stderr, "no reason.")) from None
 
 
 def _no_connection(address: str, reason: str) -> InputError:
