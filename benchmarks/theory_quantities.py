@@ -20,10 +20,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from driftrl.analysis.style import INK, MUTED, PAGE_INCHES, printed_style, render
+from driftrl.analysis.plots import printed_style
+from driftrl.analysis.style import INK, MUTED, PAGE_INCHES
 from driftrl.drift.schedules import Exponential
 from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
-from driftrl.io import write_atomically
 from driftrl.models.kernels import gram, kernel_named
 from driftrl.theory.information import greedy_information_gain, growth_rate
 from driftrl.theory.variation import (
@@ -120,7 +120,7 @@ def main() -> None:
         left, right = figure.subplots(1, 2)
         draw_gain(left)
         draw_variation(right)
-    write_atomically(out, render(figure, "png"))
+        figure.savefig(out, dpi=300)
     print(f"Drawn in {out}")
 
 

@@ -26,6 +26,7 @@ from driftrl.analysis.plots import (
     draw_episodes,
     draw_legend,
     draw_panel,
+    printed_style,
     save,
     seed_counts,
 )
@@ -35,7 +36,6 @@ from driftrl.analysis.style import (
     PAGE_INCHES,
     MethodStyle,
     method_styles,
-    printed_style,
     shade,
 )
 from driftrl.errors import CorruptFile, require

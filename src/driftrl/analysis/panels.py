@@ -11,7 +11,6 @@ import polars as pl
 from jaxtyping import Float
 from scipy import special
 
-from driftrl.analysis.names import natural_key
 from driftrl.analysis.regret import (
     baseline_of,
     change_starts,
@@ -58,12 +57,6 @@ class Panel:
         values = np.concatenate([np.ravel(curves) for curves in self.curves.values()])
         low, high = np.nanmin(values), np.nanmax(values)
         return bool(low > 0 and high / low >= _WIDE_RANGE)
-
-
-def problem_frames(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the rows of each problem, in the natural order of their labels."""
-    labels = sorted(frame["problem"].unique(), key=natural_key)
-    return {label: frame.filter(pl.col("problem") == label) for label in labels}
 
 
 def require_one_problem(frame: pl.DataFrame) -> None:

@@ -5,8 +5,10 @@ marks where θ begins to change.
 """
 
 import functools
+import io
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib import style as matplotlib_style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from driftrl.analysis.names import Sweeps, sweep_point, sweeps_of
+from driftrl.analysis.names import Sweeps, natural_key, sweep_point, sweeps_of
 from driftrl.analysis.panels import (
     Panel,
     has_optimum,
     longest_run,
     panels_of,
-    problem_frames,
     require_one_problem,
     theta_changes,
 )
@@ -35,12 +37,11 @@ from driftrl.analysis.style import (
     INK,
     MUTED,
     PAGE_INCHES,
+    TEMPLATES,
     MethodStyle,
     method_name,
     method_styles,
-    printed_style,
     problem_name,
-    render,
     setting_look,
     setting_name,
     shade,
@@ -48,6 +49,7 @@ from driftrl.analysis.style import (
 from driftrl.errors import require
 from driftrl.io import write_atomically
 
+_PNG_DPI = 300
 _LETTER_INCHES = 0.058  # width of an average letter of a legend
 _AXIS_LABELS = {
     "theta": r"$\theta_n$",
@@ -64,9 +66,19 @@ def save(figure: Figure, path: str | Path) -> list[Path]:
     The same figure gives the same bytes: no date is written into the files.
     """
     paths = [Path(f"{path}.{kind}") for kind in ("png", "pdf")]
-    for target in paths:
-        write_atomically(target, render(figure, target.suffix[1:]))
+    for target, metadata in zip(paths, (None, {"CreationDate": None}), strict=True):
+        buffer = io.BytesIO()
+        with printed_style():
+            kind = target.suffix[1:]
+            figure.savefig(buffer, format=kind, dpi=_PNG_DPI, metadata=metadata)
+        write_atomically(target, buffer.getvalue())
     return paths
+
+
+def printed_style() -> AbstractContextManager[None]:
+    """Draw with the settings of a printed figure, then restore Matplotlib's."""
+    # "default" first: the user's own settings must not change a figure.
+    return matplotlib_style.context(["default", TEMPLATES / "printed.mplstyle"])
 
 
 # ---- parts of figures ----------------------------------------------------------------
@@ -204,7 +216,8 @@ def problems(frame: pl.DataFrame) -> Figure:
 
     Problems of one task share their vertical axes, so that they can be compared by eye.
     """
-    styles, frames = _styles(frame), problem_frames(frame)
+    labels = sorted(frame["problem"].unique(), key=natural_key)
+    styles, frames = _styles(frame), {one: frame.filter(problem=one) for one in labels}
     drawn = [panels_of(rows) for rows in frames.values()]
     keys = [key for key in _AXIS_LABELS if any(key in panels for panels in drawn)]
     shares = [1 if key == "theta" else 2 for key in keys]

@@ -1,17 +1,11 @@
 """Names, colours and number formats shared by the figures and the report."""
 
-import io
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from driftrl.analysis.names import SweepPoint, sweep_point
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 INK = "#222222"
 """Text, axes and the optimum."""
@@ -21,7 +15,6 @@ COLUMN_INCHES = 3.5
 """Width of one column of a two-column paper."""
 PAGE_INCHES = 7.16
 """Width of both columns and the gap between them."""
-PNG_DPI = 300
 TEMPLATES = Path(__file__).parent / "templates"
 UNKNOWN = "–"
 
@@ -158,25 +151,3 @@ def percent(share: float | None) -> str:
     digits = 0 if abs(share) >= 0.1 else 1
     # The space must not let a line break between a number and its sign.
     return f"{100 * share:,.{digits}f}\u00a0%".replace("-", "−")
-
-
-@contextmanager
-def printed_style() -> Iterator[None]:
-    """Draw with the settings of a printed figure, then restore Matplotlib's."""
-    from matplotlib import style
-
-    # "default" first: the user's own settings must not change a figure.
-    with style.context(["default", TEMPLATES / "printed.mplstyle"]):
-        yield
-
-
-def render(figure: "Figure", kind: str = "png") -> bytes:
-    """Return the bytes of a figure's ``png`` or ``pdf`` file.
-
-    The same figure gives the same bytes: no date is written into the file.
-    """
-    buffer = io.BytesIO()
-    metadata = {"CreationDate": None} if kind == "pdf" else None
-    with printed_style():
-        figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=metadata)
-    return buffer.getvalue()
