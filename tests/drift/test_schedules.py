@@ -139,7 +139,7 @@ def test_exponential_is_the_formula_of_the_paper(
 ) -> None:
     high = low + width
     expected = math.exp(-rate * max(0, clock - start)) * (high - low) + low
-    theta = Exponential(high, low, rate, start)(clock)
+    theta = Exponential(high, low, rate, start=start)(clock)
     assert theta == pytest.approx(expected, rel=1e-14, abs=1e-13)
 
 

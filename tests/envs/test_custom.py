@@ -133,7 +133,7 @@ def test_without_a_setter_it_drifts_on_its_own() -> None:
 def test_set_parameters_is_called_at_every_reset() -> None:
     env = SettablePress()
     wrapped = TimeLimit(env, 9)
-    schedule, ramp = Exponential(2.0, 1.0, 0.5, 2), Linear(8.0, 4.0, 1, 4)
+    schedule, ramp = Exponential(2.0, 1.0, 0.5, start=2), Linear(8.0, 4.0, 4, start=1)
     drifting = DriftingEnv(
         GymPlant(wrapped, EnvironmentConfig(sim_steps=6)),
         {"mass": schedule, "load": ramp},
@@ -164,7 +164,7 @@ def test_values_that_the_environment_refuses_show_before_the_first_episode() -> 
 
 
 def test_a_custom_task_has_its_own_parameter_and_schedule() -> None:
-    schedule = Exponential(2.0, 1.0, 0.5, 2)
+    schedule = Exponential(2.0, 1.0, 0.5, start=2)
     task = custom_task(
         f"{HERE}:limited_press",
         parameter="mass",

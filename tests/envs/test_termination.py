@@ -47,9 +47,7 @@ def compiled(machine: str) -> Callable[..., jax.Array]:
 
 def ended(machine: str, next_obs: np.ndarray) -> np.ndarray:
     """Return what the learner is told of observations in single precision."""
-    seen = jnp.asarray(next_obs, jnp.float32)
-    actions = jnp.zeros((len(seen), 1), jnp.float32)
-    return np.asarray(compiled(machine)(seen, actions, seen))
+    return np.asarray(compiled(machine)(jnp.asarray(next_obs, jnp.float32)))
 
 
 def ended_once(machine: str, next_obs: np.ndarray) -> bool:

@@ -47,10 +47,7 @@ def value_at(schedule: Schedule, clock: int) -> float:
 
 
 def extremes(schedule: Schedule) -> tuple[float, float]:
-    """Return the smallest and largest θ; of a user's schedule, its first value twice.
-
-    A user's class may have the attribute ``bounds`` to say better.
-    """
+    """Return ``bounds`` of a schedule that has them, or else its first value twice."""
     bounds = getattr(schedule, "bounds", None)
     return bounds or (value_at(schedule, 1), value_at(schedule, 1))
 
@@ -92,6 +89,8 @@ class _Bounded(_Checked):
     """Largest value of θ: its value before it begins to drift."""
     theta_min: float = 1.0
     """Smallest value of θ."""
+    start: int = field(default=10, kw_only=True)
+    """Last clock before θ begins to drift."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,6 +100,14 @@ class _Bounded(_Checked):
     def bounds(self) -> tuple[float, float]:
         """Smallest and largest θ."""
         return self.theta_min, self.theta_max
+
+    def __call__(self, clock: int) -> float:
+        """Return θ at this clock."""
+        return self._after(max(0, clock - self.start))
+
+    def _after(self, elapsed: int) -> float:
+        """Return θ so many ticks after ``start``."""
+        raise NotImplementedError
 
     def _between(self, share: float) -> float:
         """Return share·(θ_max−θ_min) + θ_min, which rounding keeps within bounds."""
@@ -118,11 +125,6 @@ class Constant(_Checked):
     value: float = 2.0
     """Value of θ at all times."""
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Smallest and largest θ."""
-        return self.value, self.value
-
     def __call__(self, clock: int) -> float:
         """Return θ at this clock."""
         return self.value
@@ -136,16 +138,13 @@ class Exponential(_Bounded):
 
     rate: float = 1.0
     """Rate a of the decay per tick of the clock; 0 is no decay."""
-    start: int = 10
-    """Last clock n_start before the decay."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._demand(self.rate >= 0, "rate", "at least 0")
 
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        return self._between(math.exp(-self.rate * max(0, clock - self.start)))
+    def _after(self, elapsed: int) -> float:
+        return self._between(math.exp(-self.rate * elapsed))
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,6 @@ class Linear(_Bounded):
 
     kind: ClassVar[str] = "linear"
 
-    start: int = 10
-    """Last clock at which θ has its first value."""
     duration: int = 10
     """Ticks of the clock from the first value to the last."""
 
@@ -163,10 +160,9 @@ class Linear(_Bounded):
         super().__post_init__()
         self._demand(self.duration >= 1, "duration", "at least 1")
 
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        elapsed = min(max(0, clock - self.start), self.duration)
-        return self._between((self.duration - elapsed) / self.duration)
+    def _after(self, elapsed: int) -> float:
+        left = max(0, self.duration - elapsed)
+        return self._between(left / self.duration)
 
 
 @dataclass(frozen=True)
@@ -175,12 +171,8 @@ class Step(_Bounded):
 
     kind: ClassVar[str] = "step"
 
-    start: int = 10
-    """Last clock before the change."""
-
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        return self.theta_max if clock <= self.start else self.theta_min
+    def _after(self, elapsed: int) -> float:
+        return self.theta_min if elapsed else self.theta_max
 
 
 @dataclass(frozen=True)
@@ -220,17 +212,14 @@ class Cyclic(_Bounded):
 
     period: int = 20
     """Ticks of the clock from one largest value to the next."""
-    start: int = 10
-    """Last clock before the cycle begins."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._demand(self.period >= 1, "period", "at least 1")
 
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
+    def _after(self, elapsed: int) -> float:
         # The remainder makes the cycle repeat exactly, however large the clock is.
-        phase = (max(0, clock - self.start) % self.period) / self.period
+        phase = (elapsed % self.period) / self.period
         return self._between((1 + math.cos(2 * math.pi * phase)) / 2)
 
 
@@ -252,8 +241,6 @@ class RandomWalk(_Bounded):
     """Standard deviation of one step of the walk."""
     seed: int = 0
     """Seed that fixes all steps of the walk."""
-    start: int = 10
-    """Last clock before the walk begins."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -261,12 +248,10 @@ class RandomWalk(_Bounded):
         inside = self.theta_min <= self.initial <= self.theta_max
         self._demand(inside, "initial", "between theta_min and theta_max")
 
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        steps = max(0, clock - self.start)
-        if steps == 0:
+    def _after(self, elapsed: int) -> float:
+        if elapsed == 0:
             return self.initial
-        draws = np.random.default_rng(self.seed).standard_normal(steps)
+        draws = np.random.default_rng(self.seed).standard_normal(elapsed)
         value = self.initial + self.scale * math.fsum(draws)
         width = self.theta_max - self.theta_min
         if width == 0:
@@ -283,8 +268,6 @@ class Geometric(_Bounded):
 
     ratio: float = 0.9
     """Factor by which θ shrinks with every tick, above 0 and at most 1."""
-    start: int = 10
-    """Last clock before the loss."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -292,9 +275,7 @@ class Geometric(_Bounded):
         self._demand(self.theta_min >= 0, "theta_min", "at least 0")
         self._demand(0 < self.ratio <= 1, "ratio", "above 0 and at most 1")
 
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        elapsed = max(0, clock - self.start)
+    def _after(self, elapsed: int) -> float:
         return max(self.theta_max * self.ratio**elapsed, self.theta_min)
 
 
@@ -310,16 +291,12 @@ class Logarithmic(_Bounded):
 
     rate: float = 0.2
     """What θ loses while the elapsed time grows by a factor of e, at least 0."""
-    start: int = 10
-    """Last clock before the wear."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._demand(self.rate >= 0, "rate", "at least 0")
 
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        elapsed = max(0, clock - self.start)
+    def _after(self, elapsed: int) -> float:
         return max(self.theta_max - self.rate * math.log1p(elapsed), self.theta_min)
 
 

@@ -4,6 +4,7 @@
 learner never sees it.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value
 from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.tasks import task_named, task_of_run
-from driftrl.errors import require
+from driftrl.errors import at_least, require
 from driftrl.plugins import load_object
 
 Reward = Callable[[Array, Array, Array], Array]
@@ -71,8 +72,10 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Advance the clock by one episode, or set it, and apply θ_n."""
         options = options or {}
-        self._episode = _whole(options, "episode", self._episode + 1, least=1)
-        self._decisions = _whole(options, "steps", self._decisions, least=0)
+        self._episode = options.get("episode", self._episode + 1)
+        self._decisions = options.get("steps", self._decisions)
+        at_least("options['episode']", self._episode, 1)
+        at_least("options['steps']", self._decisions, 0)
         super().reset(seed=seed)
         self._apply_drift()
         clock = {"episode": self._episode, "steps": self._decisions}
@@ -206,15 +209,12 @@ def known_end(task: Task, environment: EnvironmentConfig) -> Condition | None:
     """Return when an episode of a task ends early; None if it never does."""
     if not (task.may_end and environment.terminates):
         return None
+    return _end_of(task.plant)
+
+
+@functools.cache  # one function for a plant, which is compiled once
+def _end_of(plant: str) -> Condition:
     from driftrl.envs.termination import ENDS
 
-    return ENDS.get(task.plant)
-
-
-def _whole(options: dict[str, Any], name: str, default: int, *, least: int) -> int:
-    value = options.get(name, default)
-    require(
-        isinstance(value, int) and value >= least,
-        f"options[{name!r}] must be a whole number from {least}, received {value!r}.",
-    )
-    return value
+    ended = ENDS[plant]
+    return lambda obs, action, next_obs: ended(next_obs)

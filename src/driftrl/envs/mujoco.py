@@ -18,14 +18,13 @@ from gymnasium import spaces
 
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.task import Task
-from driftrl.envs.delays import Signals
 from driftrl.envs.parameters import (
     BoundParameter,
     check_disjoint,
     checked,
     parse_parameter,
 )
-from driftrl.envs.plant import Observation, Plant, StepResult
+from driftrl.envs.plant import Observation, Plant, Signals, StepResult
 from driftrl.errors import EnvironmentFault
 
 _POSITIONS_AND_SPEEDS = {

@@ -5,9 +5,8 @@ nominal value x₀.  Each call writes x(θ) = θ·x₀ (a factor) or x₀ + θ (
 a change of the current x, so θ may be set any number of times in any order, and the
 nominal θ gives back the nominal model bit for bit.
 
-What MuJoCo derives from the values that change (masses of subtrees, inverse weights of
-joints and bodies, unit accelerations of actuators) is computed again by the function
-that its compiler uses, on a scratch ``MjData``: the state of the plant stays untouched.
+What MuJoCo derives from them (such as masses of subtrees) is computed again by
+``mj_setConst``, as its compiler does, on a scratch ``MjData``.
 
 Delays and noise act on signals, not on the model: they have no setter here.
 """
@@ -49,8 +48,6 @@ class Parameter:
     """Whether something must follow the colon."""
     quantity: str = ""
     """What θ sets; only one parameter may set it at a time.  Empty for its name."""
-    present: Callable[[mujoco.MjModel], bool] = lambda model: True
-    """Whether a model has the quantity at all, so that θ changes anything."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "quantity", self.quantity or self.name)
@@ -65,11 +62,6 @@ class BoundParameter:
     """The actuator or body that follows the colon; None for all of them."""
     text: str
     """As the configuration names it."""
-
-
-def _derive(model: mujoco.MjModel) -> None:
-    """Compute MuJoCo's derived constants again, from the model alone."""
-    mujoco.mj_setConst(model, mujoco.MjData(model))
 
 
 def _factor_on(
@@ -88,7 +80,7 @@ def _factor_on(
             for value, as_built in zip(values(model), nominal, strict=True):
                 value[rows] = theta * as_built
             if derive:
-                _derive(model)
+                mujoco.mj_setConst(model, mujoco.MjData(model))
 
         return put
 
@@ -105,7 +97,7 @@ def _payload(model: mujoco.MjModel, index: int | None) -> Setter:
 
     def put(theta: float) -> None:
         model.body_mass[index] = nominal + theta
-        _derive(model)
+        mujoco.mj_setConst(model, mujoco.MjData(model))
 
     return put
 
@@ -131,7 +123,6 @@ PARAMETERS: dict[str, Parameter] = {
             "Factor on the nominal gear of all actuators, or of one: gear:2.",
             _factor_on(lambda model: (model.actuator_gear,), derive=True),
             target="actuator",
-            present=lambda model: len(model.actuator_gear) > 0,
         ),
         Parameter(
             "mass",
@@ -153,19 +144,16 @@ PARAMETERS: dict[str, Parameter] = {
             "friction",
             "Factor on the friction of every contact (at least 1e-5 is left).",
             _factor_on(_frictions),
-            present=_has_contacts,
         ),
         Parameter(
             "damping",
             "Factor on the damping of all joints.",
             _factor_on(lambda model: (model.dof_damping,)),
-            present=lambda model: bool(model.dof_damping.any()),
         ),
         Parameter(
             "gravity",
             "Factor on the acceleration of gravity.",
             _factor_on(lambda model: (model.opt.gravity,)),
-            present=lambda model: bool(model.opt.gravity.any()),
         ),
         Parameter(
             "action_delay",
@@ -196,21 +184,16 @@ def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> BoundParamet
         raise unknown_name(f"parameter of task {task!r}:", name, PARAMETERS)
     row = PARAMETERS[name]
     require(
-        row.present(model),
-        f"Task {task!r} has no {row.quantity} that could drift, received {text!r}.",
+        name != "friction" or _has_contacts(model),
+        f"Task {task!r} has no contacts, so its friction can't drift.",
     )
     require(
-        not colon or row.target != "none",
-        f"Task {task!r}: parameter {name!r} takes no target, received {text!r}.",
+        row.target != "none" if colon else not row.target_required,
+        f"Task {task!r}: parameter {name!r} {'takes no' if colon else 'needs a'} "
+        f"target, received {text!r}.",
     )
-    require(
-        bool(colon) or not row.target_required,
-        f"Task {task!r}: parameter {name!r} needs a {row.target}, "
-        f"as in '{name}:NAME', received {text!r}.",
-    )
-    return BoundParameter(
-        row, _target(row, target, model, task) if colon else None, text
-    )
+    index = _target(row, target, model, task) if colon else None
+    return BoundParameter(row, index, text)
 
 
 def checked(parameter: Parameter, theta: float, task: str) -> float:

@@ -44,8 +44,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Float
 
 from driftrl.config.run import EnvironmentConfig
-from driftrl.envs.delays import Signals
-from driftrl.envs.plant import Observation, Plant, StepResult
+from driftrl.envs.plant import Observation, Plant, Signals, StepResult
 from driftrl.errors import require, unknown_name
 
 DT = 1.0 / 30.0  # s, from one command to the next

@@ -1,27 +1,19 @@
 """When the MuJoCo tasks end: Gymnasium's healthy ranges, read from the observation.
 
-Each function takes (obs, action, next_obs) of one example and says whether the task
-ended in ``next_obs``, so that imagination can end where the machine would.  Layouts are
-those of Gymnasium's v5 tasks without absolute positions; only the leading entries are
-read, so variants without contact forces or inertias serve as well.  HalfCheetah and
+Imagination can thus end where the machine would.  Layouts are those of Gymnasium's v5
+tasks without absolute positions; only the leading entries are read.  HalfCheetah and
 HumanoidStandup never end, and have no row.
 
-An observation says less than the state in two places:
-
-- Hopper also ends when a velocity reaches 100, and Ant when anything is not finite.
-  Hopper's observed velocities are clipped at ±10, and neither shows how far it has
-  come along x (Ant: and y), so these ends can't be seen there.
-- InvertedDoublePendulum compares the height of the tip at the last stage of MuJoCo's
-  Runge-Kutta step, not at its end.  The two differ by about 1e-4 m as the pendulum
-  falls, and by up to 1e-2 m in a step in which the cart hits the end of the rail.
+An observation says less than the state in two places.  Hopper also ends when a velocity
+reaches 100 (observed ones are clipped at ±10), and Ant when anything is not finite.
+InvertedDoublePendulum compares the height of its tip at the last stage of MuJoCo's
+Runge-Kutta step: about 1e-4 m from where it ends, and up to 1e-2 m where the cart hits
+the end of the rail.
 """
-
-from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-Termination = Callable[[Array, Array, Array], Array]
 NextObs = Float[Array, " S"]
 Ended = Bool[Array, ""]
 
@@ -64,14 +56,11 @@ def _double_pendulum(next_obs: NextObs) -> Ended:
     return POLE_LENGTH * (cos_1 + cos_1 * cos_2 - sin_1 * sin_2) <= 1.0
 
 
-def _of_transition(ended: Callable[[NextObs], Ended]) -> Termination:
-    return lambda obs, action, next_obs: ended(next_obs)
-
-
-ENDS: dict[str, Termination] = {
-    "Hopper": _of_transition(_hopper),
-    "Walker2d": _of_transition(_walker),
-    "Ant": _of_transition(_ant),
-    "Humanoid": _of_transition(_humanoid),
-    "InvertedDoublePendulum": _of_transition(_double_pendulum),
+ENDS = {
+    "Hopper": _hopper,
+    "Walker2d": _walker,
+    "Ant": _ant,
+    "Humanoid": _humanoid,
+    "InvertedDoublePendulum": _double_pendulum,
 }
+"""Whether the task ends in ``next_obs``, by machine."""
