@@ -16,7 +16,7 @@ from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.drifting import PLANTS, freeze
 from driftrl.envs.pendulum import PendulumPlant
 from driftrl.envs.tasks import task_named
-from driftrl.errors import EnvironmentFault, InputError
+from driftrl.errors import EnvironmentFault
 from driftrl.models.networks import MLP
 from driftrl.oracles.sac import (
     Collector,
@@ -131,24 +131,6 @@ def test_trainings_that_agree_may_all_be_wrong() -> None:
     assert conclude(1.0, agreed, QUICK).error == 0.0
 
 
-@pytest.mark.parametrize("changes", [{"seeds": 0}, {"steps": 799}])
-def test_settings_that_train_nothing_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        SACOracleSettings(**changes)
-
-
-@pytest.mark.parametrize(
-    ("steps", "late", "evaluations", "of_them"),
-    [(800, 0.5, 1, 1), (1600, 0.0, 5, 1), (1799, 0.4, 5, 2), (12_000, 0.5, 57, 28)],
-)
-def test_late_is_a_share_of_the_evaluations(
-    steps: int, late: float, evaluations: int, of_them: int
-) -> None:
-    settings = SACOracleSettings(steps=steps, late=late)
-    assert settings.evaluations == evaluations
-    assert settings.late_evaluations == of_them
-
-
 def test_collector_starts_everywhere_and_stores_transitions(
     guess: EnvironmentConfig,
 ) -> None:
@@ -183,7 +165,7 @@ def test_a_task_with_a_known_answer(guess: EnvironmentConfig) -> None:
 def test_best_late_policy_is_tested(guess: EnvironmentConfig) -> None:
     fixed = replace(guess, start="fixed")
     found = train(task_named("guess"), 2.0, fixed, QUICK, seed=1)
-    assert len(found.late) == QUICK.late_evaluations == 6
+    assert len(found.late) == 6
     # Where nothing is random, the best policy returns the same again.
     assert set(found.returns) == {max(found.late)}
 

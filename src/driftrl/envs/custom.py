@@ -213,11 +213,8 @@ def _machine(
         "The name of a machine becomes part of a directory's name: use letters, "
         f"digits, - and _; received {name!r}.",
     )
-    for argument, count in (
-        ("observations", observations),
-        ("actions", actions),
-        ("steps", steps),
-    ):
+    counts = {"observations": observations, "actions": actions, "steps": steps}
+    for argument, count in counts.items():
         at_least(f"{argument} of the machine {name!r}", count or 0, 1)
     assert observations and actions and steps
     return sized_task(f"machine:{name}", (observations, actions), steps)
@@ -309,6 +306,9 @@ class GymPlant(Plant):
         self._env = env
         self._config = config
         self._setter = setter or (load_object(config.setter) if config.setter else None)
+        if self._setter is None and env.has_wrapper_attr("set_parameters"):
+            put = env.get_wrapper_attr("set_parameters")
+            self._setter = lambda env, values: put(values)
         observed, acted = box_sizes(env)
         assert isinstance(env.action_space, spaces.Box)
         self._low = env.action_space.low.astype(np.float64)
@@ -323,18 +323,15 @@ class GymPlant(Plant):
         """Set parameters of the environment; ``InputError`` if it has no way to."""
         if not values:
             return
-        names = ", ".join(map(repr, values))
+        if self._setter is None:
+            raise InputError(
+                f"{name_of(self._env)!r} has no settable parameter "
+                f"{', '.join(map(repr, values))}: give it a method "
+                "set_parameters(dict), or give driftrl a setter. Without either it "
+                "drifts on its own (--drift.kind unknown)."
+            )
         try:
-            if self._setter is not None:
-                self._setter(self._env, dict(values))
-            elif self._env.has_wrapper_attr("set_parameters"):
-                self._env.get_wrapper_attr("set_parameters")(dict(values))
-            else:
-                raise InputError(
-                    f"{name_of(self._env)!r} has no settable parameter {names}: give "
-                    "it a method set_parameters(dict), or give driftrl a setter. "
-                    "Without either it drifts on its own (--drift.kind unknown)."
-                )
+            self._setter(self._env, dict(values))
         except InputError:
             raise
         except Exception as error:

@@ -1,8 +1,8 @@
 """J*(θ) by soft actor-critic on the frozen system, for any task.
 
 A training collects with the stochastic policy and learns in between; at intervals the
-deterministic policy is evaluated.  The best late evaluation selects the policy of a
-training, and the best of several trainings counts::
+deterministic policy is evaluated.  The best of the later half of the evaluations
+selects the policy of a training, and the best of several trainings counts::
 
     J*(θ) ≈ max_seeds J(π_seed, θ),    π_seed = argmax_{late π} Ĵ(π, θ)
 
@@ -110,10 +110,14 @@ def train(
     env = freeze(task.name, theta, environment)
     state = sac.init(*sizes, settings.sac, key=key_for(seed, Purpose.LEARNING, 0))
     late: list[float] = []
+    late_evaluations = max(1, round(0.5 * settings.evaluations))
     best = state.actor
     for number in range(1, settings.evaluations + 1):
         key = key_for(seed, Purpose.ACTING, number)
-        policy = stochastic_policy(state.actor, settings.evaluate_every, key=key)
+        keys = jax.random.split(key, settings.evaluate_every)
+        policy = lambda obs, i, actor=state.actor, keys=keys: _action(
+            actor, obs, keys[i]
+        )
         collector.collect(settings.evaluate_every, policy)
         state, _ = sac.train(
             state,
@@ -122,7 +126,7 @@ def train(
             settings.sac,
             key_for(seed, Purpose.LEARNING, number),
         )
-        if number > settings.evaluations - settings.late_evaluations:
+        if number > settings.evaluations - late_evaluations:
             streams = [(seed, _COMPARING, one) for one in range(settings.episodes)]
             value = float(np.mean(rollouts(state.actor, env, streams)))
             best = state.actor if not late or value > max(late) else best
@@ -175,34 +179,25 @@ class Collector:
         self._episodes += 1
 
 
-def stochastic_policy(
-    actor: MLP, steps: int, *, key: Key[Array, ""]
-) -> Callable[[Float[np.ndarray, " S"], int], Action]:
-    """Return the stochastic policy for a number of steps."""
-    keys = jax.random.split(key, steps)
-    return lambda obs, number: _action(actor, obs, keys[number])
-
-
 def rollouts(
     actor: MLP, env: Env, streams: Sequence[tuple[int, int, int]]
 ) -> tuple[float, ...]:
     """Return the returns of the deterministic policy, an episode for each stream."""
-    return tuple(_rollout(actor, env, *stream) for stream in streams)
-
-
-def _rollout(actor: MLP, env: Env, seed: int, purpose: int, number: int) -> float:
-    obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, purpose, number))
-    total, over = 0.0, False
-    while not over:
-        obs, reward, terminated, truncated, _ = env.step(_action(actor, obs, None))
-        total += float(reward)
-        over = terminated or truncated
-    if not np.isfinite(total):
+    returns = []
+    for seed, purpose, number in streams:
+        obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, purpose, number))
+        total, over = 0.0, False
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(_action(actor, obs, None))
+            total += float(reward)
+            over = terminated or truncated
+        returns.append(total)
+    if not np.isfinite(returns).all():
         raise EnvironmentFault(
-            f"An episode of the SAC oracle returned {total}: the reward or the trained "
+            f"Episodes of the SAC oracle returned {returns}: the reward or the trained "
             "policy is not finite."
         )
-    return total
+    return tuple(returns)
 
 
 def _action(

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from driftrl.config.deep import SACConfig
-from driftrl.errors import at_least, require
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,6 @@ class SACOracleSettings:
     """Steps with random actions before learning starts."""
     evaluate_every: int = 200
     """Steps between two evaluations; the updates are made in between, at once."""
-    late: float = 0.5
-    """Share of the evaluations, the last ones, among which the best policy is taken."""
     episodes: int = 5
     """Episodes of an evaluation."""
     test_episodes: int = 30
@@ -41,14 +38,6 @@ class SACOracleSettings:
         )
     )
 
-    def __post_init__(self) -> None:
-        at_least("The oracle's seeds", self.seeds, 1)
-        require(
-            self.evaluations >= 1,
-            f"The oracle's steps = {self.steps} are too few for {self.random_steps} "
-            f"random steps and an evaluation after {self.evaluate_every} more.",
-        )
-
     def __str__(self) -> str:
         return f"{self.seeds} seeds × {self.steps} steps × {self.updates} updates"
 
@@ -56,11 +45,6 @@ class SACOracleSettings:
     def evaluations(self) -> int:
         """Evaluations in one training."""
         return (self.steps - self.random_steps) // self.evaluate_every
-
-    @property
-    def late_evaluations(self) -> int:
-        """Number of late evaluations, at least one."""
-        return max(1, round(self.late * self.evaluations))
 
 
 _LONG = SACOracleSettings(
