@@ -8,14 +8,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
-from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict, to_dict
 from driftrl.drift.schedules import Constant, Exponential, Linear, Unknown
 from driftrl.envs.custom import (
     GymPlant,
     custom_task,
-    sized_task,
 )
 from driftrl.envs.drifting import DriftingEnv, environment_of, freeze
 from driftrl.envs.tasks import configure, task_of_run
@@ -275,12 +273,3 @@ def test_a_run_knows_its_task_without_making_an_environment() -> None:
     assert isinstance(config.drift, Unknown)
     assert config.name == f"{HERE}.Press-sw-ombrl-s0"
     assert task_of_run(config).sizes(config.environment) == (2, 2)
-
-
-@pytest.mark.parametrize(("size", "width"), [(8, 64), (9, 128), (32, 128), (33, 256)])
-def test_networks_grow_with_the_observation(size: int, width: int) -> None:
-    agent = sized_task("a:b", (size, 1), 10).agent
-    assert isinstance(agent, EnsembleAgentConfig)
-    assert agent.model.hidden == agent.sac.hidden == (width, width)
-    assert agent.learning.learning_starts == 2 * width
-    assert agent.soft_reset.model == agent.soft_reset.policy == 0.0

@@ -11,7 +11,6 @@ from driftrl.envs.pendulum import (
     PendulumState,
     observe,
     repeated_step,
-    reward,
     state_of,
     step,
     wrap,
@@ -78,12 +77,3 @@ def test_an_observation_tells_the_state(samples: tuple[np.ndarray, ...]) -> None
     back = jax.vmap(lambda state: state_of(observe(state)))(states)
     np.testing.assert_allclose(back.angle, jax.vmap(wrap)(states.angle), atol=1e-12)
     np.testing.assert_allclose(back.speed, states.speed, atol=1e-12)
-
-
-def test_the_reward_of_known_states() -> None:
-    upright = PendulumState(jnp.asarray(0.0), jnp.asarray(0.0))
-    hanging = PendulumState(jnp.asarray(jnp.pi), jnp.asarray(2.0))
-    assert float(reward(upright, jnp.asarray(0.0))) == 0.0
-    assert float(reward(hanging, jnp.asarray(3.0))) == pytest.approx(
-        -(np.pi**2 + 0.4 + 0.009)
-    )

@@ -13,18 +13,17 @@ from tests.factories import record
 from driftrl.cli.main import main
 from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import InputError
-from driftrl.oracles import (
+from driftrl.oracles import pendulum, sac, table
+from driftrl.oracles.settings import SACOracleSettings
+from driftrl.oracles.table import (
     Optimum,
     OracleTable,
     StoredOracle,
     given_optimal_returns,
+    grid_for,
     optimal_returns_of_runs,
-    pendulum,
-    sac,
-    table,
+    render,
 )
-from driftrl.oracles.settings import SACOracleSettings
-from driftrl.oracles.table import grid_for, render
 from driftrl.presets.tasks import TASKS
 from driftrl.records import Run, load_run
 
@@ -380,12 +379,3 @@ def test_command_prints_the_values(
     assert rows[0] == ["4", "-10.00", "10.00", "computed"]
     assert rows[1] == ["1", "-10.00", "1.00", "computed"]
     assert "0 of 2" in err and "2 of 2" in err
-
-
-@pytest.mark.parametrize("words", ["hopper --by dp", "pendlum"])
-def test_bad_input_exits_with_status_2(
-    words: str, computer: Computer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["oracle", *words.split()]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err and "Traceback" not in err

@@ -18,7 +18,7 @@ import polars
 
 from driftrl.analysis.names import first_few, natural_key
 from driftrl.errors import DriftrlError, counted, require
-from driftrl.oracles import (
+from driftrl.oracles.table import (
     OracleTable,
     given_optimal_returns,
     optimal_returns_of_runs,

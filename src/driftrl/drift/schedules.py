@@ -3,8 +3,7 @@
 The clock is usually the number n of an episode, counted from 1 as in the paper.  A
 schedule is any callable that returns θ at a clock.  It must have no state, so that θ_n
 can be asked for in any order, or again after a restart.  All boundaries are inclusive:
-at the clock ``start`` the old value still holds and the first changed value is that of
-``start + 1``, as in the paper's formula.
+the first changed value is that of ``start + 1``, as in the paper's formula.
 
 ``SCHEDULES`` has the schedules that come with driftrl by ``kind``, their name in files
 and on the command line.  Their defaults are the torque limit, in N·m, of a pendulum

@@ -181,8 +181,7 @@ def custom_task(
             ``observations``, ``actions`` (each in [−1, 1]) and ``steps`` too.
         parameter: What the schedule sets; by default the environment drifts on its own.
         drift: The schedule of the parameter, and so of θ.
-        setter: Sets parameters where the environment has no ``set_parameters``:
-            a function of (env, {name: value}), or its import path.
+        setter: What sets parameters, or its import path.
         observations: Numbers observed by a machine.
         actions: Numbers that command a machine.
         steps: Decisions of an episode, if the environment does not declare them.
@@ -298,11 +297,7 @@ class GymPlant(Plant):
     def __init__(
         self, env: Env, config: EnvironmentConfig, setter: Setter | None = None
     ) -> None:
-        """Wrap an environment.
-
-        Its parameters are set by ``setter``, by that of ``config``, or else by the
-        environment's method ``set_parameters``.
-        """
+        """Wrap an environment; ``setter`` comes before that of ``config``."""
         self._env = env
         self._config = config
         self._setter = setter or (load_object(config.setter) if config.setter else None)

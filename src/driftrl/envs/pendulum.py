@@ -35,6 +35,7 @@ MAX_SPEED = 8.0  # rad/s
 HANGING = (jnp.pi, 0.0)
 
 Scalar = Float[Array, ""]
+Obs = Float[Array, " 3"]
 
 
 class PendulumState(NamedTuple):
@@ -77,12 +78,12 @@ def repeated_step(
     return state, rewards.sum()
 
 
-def observe(state: PendulumState) -> Float[Array, " 3"]:
+def observe(state: PendulumState) -> Obs:
     """Return Gymnasium's observation (cos φ, sin φ, ω)."""
     return jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.speed])
 
 
-def state_of(obs: Float[Array, " 3"]) -> PendulumState:
+def state_of(obs: Obs) -> PendulumState:
     """Invert ``observe``; the angle comes back in (−π, π]."""
     return PendulumState(jnp.arctan2(obs[1], obs[0]), obs[2])
 
@@ -90,7 +91,7 @@ def state_of(obs: Float[Array, " 3"]) -> PendulumState:
 @functools.cache
 def decision_reward(
     repeat: int, theta: float
-) -> Callable[[Float[Array, " 3"], Float[Array, " 1"], Float[Array, " 3"]], Scalar]:
+) -> Callable[[Obs, Float[Array, " 1"], Obs], Scalar]:
     """Return r(obs, action, next_obs), the reward of a decision held ``repeat`` steps.
 
     Between two decisions the cost is taken to run along a straight line: the sum over
@@ -98,17 +99,10 @@ def decision_reward(
     the drifting θ; the small cost of torque is charged at the given, nominal one.
     """
 
-    def of_decision(
-        obs: Float[Array, " 3"],
-        action: Float[Array, " 1"],
-        next_obs: Float[Array, " 3"],
-    ) -> Scalar:
+    def of_decision(obs: Obs, action: Float[Array, " 1"], next_obs: Obs) -> Scalar:
         torque = theta * action[0]
-        before, after = (
-            reward(state_of(obs), torque),
-            reward(state_of(next_obs), torque),
-        )
-        return 0.5 * repeat * (before + after)
+        before = reward(state_of(obs), torque)
+        return 0.5 * repeat * (before + reward(state_of(next_obs), torque))
 
     return of_decision
 
@@ -130,7 +124,8 @@ class PendulumPlant(Plant):
         self, config: EnvironmentConfig, render_mode: str | None = None
     ) -> None:
         self.render_mode = render_mode
-        self._inner = gymnasium.make("Pendulum-v1", render_mode=render_mode).unwrapped
+        made = gymnasium.make("Pendulum-v1", render_mode=render_mode)
+        self._inner: Any = made.unwrapped
         self._config = config
         bound = np.array([1.0, 1.0, MAX_SPEED])
         self.observation_space = spaces.Box(-bound, bound, dtype=np.float64)
@@ -139,11 +134,10 @@ class PendulumPlant(Plant):
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set ``torque``, that of the full action, in N·m."""
-        for name in values:
-            require(
-                name == "torque",
-                f"The pendulum has no parameter {name!r}; it has 'torque' alone.",
-            )
+        require(
+            [*values] == ["torque"],
+            f"The pendulum has one parameter, 'torque'; received {[*values]}.",
+        )
         theta = values["torque"]
         require(
             np.isfinite(theta) and theta >= 0,
@@ -152,7 +146,7 @@ class PendulumPlant(Plant):
         )
         self._theta = float(theta)
         # Gymnasium clips at max_torque, so the limit must follow the commanded torque.
-        self._inner.max_torque = self._theta  # pyright: ignore[reportAttributeAccessIssue]
+        self._inner.max_torque = self._theta
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -164,7 +158,7 @@ class PendulumPlant(Plant):
         else:
             state = self.np_random.uniform([-np.pi, -1.0], [np.pi, 1.0])
         self._inner.reset(seed=0)  # Gymnasium's own start is replaced, not used.
-        self._set_state(state)
+        self._inner.state = state
         self._left = self._config.sim_steps
         return self._observe(), {}
 
@@ -178,8 +172,8 @@ class PendulumPlant(Plant):
         self._left -= self._config.action_repeat
         if self._config.noise_std > 0:
             noise = self.np_random.normal(0.0, self._config.noise_std, 2)
-            angle, speed = self._state() + noise
-            self._set_state(np.array([angle, np.clip(speed, -MAX_SPEED, MAX_SPEED)]))
+            angle, speed = self._inner.state + noise
+            self._inner.state = np.array([angle, np.clip(speed, -MAX_SPEED, MAX_SPEED)])
         return self._observe(), total, False, self._left <= 0, {}
 
     def render(self) -> Any:
@@ -190,12 +184,6 @@ class PendulumPlant(Plant):
         """Close Gymnasium's window, if there is one."""
         self._inner.close()
 
-    def _state(self) -> np.ndarray:
-        return np.asarray(self._inner.state)  # pyright: ignore[reportAttributeAccessIssue]
-
-    def _set_state(self, state: np.ndarray) -> None:
-        self._inner.state = state  # pyright: ignore[reportAttributeAccessIssue]
-
     def _observe(self) -> Observation:
-        angle, speed = self._state()
+        angle, speed = self._inner.state
         return np.array([np.cos(angle), np.sin(angle), speed])

@@ -344,7 +344,11 @@ class RCCarPlant(Plant):
         """Start an episode where ``environment.start`` says."""
         super().reset(seed=seed)
         self._left = self._config.sim_steps
-        pose = self._start_pose()
+        if self._config.start == "anywhere":
+            low, high = zip(*ARENA, (-np.pi, np.pi), strict=True)
+            pose = self.np_random.uniform(low, high)
+        else:
+            pose = START + self.np_random.uniform(-_START_SPREAD, _START_SPREAD)
         velocity = _START_VELOCITY * self.np_random.standard_normal(3)
         self._state = np.concatenate([pose, velocity])
         self._signals.reset(2, self._state, self.np_random)
@@ -353,7 +357,7 @@ class RCCarPlant(Plant):
         self._trail = [self._state]
         x, y, heading, *velocity = self._state + self._noise()
         sight = np.array([x, y, np.sin(heading), np.cos(heading), *velocity])
-        return self._observed(sight), self._flags()
+        return np.concatenate([sight, *self._remembered]), self._flags()
 
     def step(self, action: np.ndarray) -> StepResult:
         """Hold ``action`` in [−1, 1] for ``action_repeat`` steps of 1/30 s."""
@@ -376,7 +380,8 @@ class RCCarPlant(Plant):
                 self._trail.append(self._state)
         self._left -= self._config.action_repeat
         self._remembered.append(commanded)
-        return self._observed(sight), total, False, self._left <= 0, self._flags()
+        obs = np.concatenate([sight, *self._remembered])
+        return obs, total, False, self._left <= 0, self._flags()
 
     def render(self) -> Any:
         """Return the picture from above, if the render mode is "rgb_array"."""
@@ -392,18 +397,8 @@ class RCCarPlant(Plant):
             after, sight, reward = _measured_step(*arrays, self._theta, self._on_device)
         return np.asarray(after), np.asarray(sight), float(reward)
 
-    def _start_pose(self) -> np.ndarray:
-        rng = self.np_random
-        if self._config.start == "anywhere":
-            low, high = zip(*ARENA, (-np.pi, np.pi), strict=True)
-            return rng.uniform(low, high)
-        return np.array(START) + rng.uniform(-_START_SPREAD, _START_SPREAD)
-
     def _noise(self) -> np.ndarray:
         return self._noise_std * self.np_random.standard_normal(6)
-
-    def _observed(self, sight: np.ndarray) -> Observation:
-        return np.concatenate([sight, *self._remembered])
 
     def _flags(self) -> dict[str, Any]:
         """Say where the car is, whatever was measured."""
