@@ -73,7 +73,7 @@ class Evidence:
     returns: tuple[float | None, ...] = ()
     """Sum of its rewards."""
     model_error: tuple[float | None, ...] = ()
-    """Root mean square one-step error of the model that drove it."""
+    """Root mean square one-step error of the model that acted in it."""
     coverage: tuple[float | None, ...] = ()
     """Share of that model's predictions that lie within μ ± 2σ."""
     predictive_loss: tuple[float | None, ...] = ()
@@ -143,17 +143,15 @@ def turns_over(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
     if n == 1:
         return False
     method = getattr(rule, "turns_over", None)
-    return _forgets(rule, n, evidence) if method is None else bool(method(n, evidence))
+    if method is not None:
+        return bool(method(n, evidence))
+    before = checked_first_retained(rule, n - 1, evidence.before(n - 1))
+    return checked_first_retained(rule, n, evidence) != before
 
 
 def slides(rule: ForgettingRule) -> bool:
     """Return whether a rule drops one episode at a time, like a window."""
     return bool(getattr(rule, "slides", False))
-
-
-def _forgets(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
-    before = checked_first_retained(rule, n - 1, evidence.before(n - 1))
-    return checked_first_retained(rule, n, evidence) != before
 
 
 @dataclass(frozen=True)
@@ -191,9 +189,7 @@ class Reset:
     """Whether resets fall as in the algorithm or as in the text of the paper."""
 
     def __post_init__(self) -> None:
-        _check_size(self, "period")
-        _check_choice("unit", self.unit, get_args(Unit))
-        _check_choice("index", self.index, get_args(Index))
+        _check_fields(self)
         require(
             self.unit == "episodes" or self.index == "algorithm",
             "Forgetting rule 'reset': index 'text' is defined for periods counted in "
@@ -229,8 +225,7 @@ class Window:
     """What the window counts."""
 
     def __post_init__(self) -> None:
-        _check_size(self, "window")
-        _check_choice("unit", self.unit, get_args(Unit))
+        _check_fields(self)
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
@@ -282,8 +277,7 @@ class Doubling:
     """Whether each epoch has resets or a window."""
 
     def __post_init__(self) -> None:
-        _check_size(self, "first_epoch")
-        _check_choice("scheme", self.scheme, get_args(Scheme))
+        _check_fields(self)
         require(
             isinstance(self.factor, int | float) and 0 < self.factor < math.inf,
             "Forgetting rule 'doubling': factor must be a finite number above 0; "
@@ -311,7 +305,8 @@ class Doubling:
     def turns_over(self, n: int, evidence: Evidence) -> bool:
         """Return whether it forgets, or has collected what the window holds."""
         if not self.slides:
-            return _forgets(self, n, evidence)
+            m = self.first_retained
+            return m(n, evidence) != m(n - 1, evidence)
         epoch, start = self.epoch(n)
         return (n - start) % self.span(epoch) == 0
 
@@ -342,7 +337,7 @@ class Since:
     """How to forget otherwise."""
 
     def __post_init__(self) -> None:
-        _check_size(self, "first")
+        _check_fields(self)
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
@@ -434,17 +429,16 @@ def _is_integer(value: Any, least: int) -> bool:
     return integral and int(value) >= least
 
 
-def _check_choice(name: str, received: Any, known: tuple[str, ...]) -> None:
-    if received not in known:
-        raise unknown_name(name, received, known)
-
-
-def _check_size(rule: Any, name: str) -> None:
-    """Check the size of a rule and store it as a plain int."""
-    value = getattr(rule, name)
-    require(
-        _is_integer(value, 1),
-        f"forgetting.{name} must be a whole number, at least 1; received "
-        f"{shown(value)}.",
-    )
-    object.__setattr__(rule, name, int(value))
+def _check_fields(rule: Any) -> None:
+    """Check the sizes and choices of a rule, and store sizes as plain ints."""
+    for item in fields(rule):
+        value, choices = getattr(rule, item.name), get_args(item.type)
+        if item.type is int:
+            require(
+                _is_integer(value, 1),
+                f"forgetting.{item.name} must be a whole number, at least 1; received "
+                f"{shown(value)}.",
+            )
+            object.__setattr__(rule, item.name, int(value))
+        elif choices and value not in choices:
+            raise unknown_name(f"value of forgetting.{item.name}:", value, choices)
