@@ -221,18 +221,17 @@ class Camera:
     fps: float
     """Frames a second, a frame a decision."""
 
-    @contextlib.contextmanager
-    def __call__(self, env: Env, number: int) -> Iterator[OnReward]:
+    def __call__(
+        self, env: Env, number: int
+    ) -> contextlib.AbstractContextManager[OnReward]:
         """Film an episode that has just been reset, if it is one of those."""
-        watch: Watch = unwatched
-        if (number - 1) % self.every == 0 or number == self.last:
-            # Left by a killed run; `driftrl play` may be writing under other names.
-            for leftover in self.directory.glob(".[0-9]*.mp4.*.tmp"):
-                leftover.unlink(missing_ok=True)
-            path, title = self.directory / f"{number:06d}.mp4", f"episode {number}"
-            watch = lambda env, _: filmed(path, env, title, self.fps)
-        with watch(env, number) as on_reward:
-            yield on_reward
+        if (number - 1) % self.every != 0 and number != self.last:
+            return unwatched(env, number)
+        # Left by a killed run; `driftrl play` may be writing under other names.
+        for leftover in self.directory.glob(".[0-9]*.mp4.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        path = self.directory / f"{number:06d}.mp4"
+        return filmed(path, env, f"episode {number}", self.fps)
 
 
 def check_video(config: RunConfig) -> float:

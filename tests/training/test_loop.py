@@ -70,15 +70,6 @@ def test_stored_transitions_follow_the_dynamics_of_their_own_theta(
             np.testing.assert_array_equal(obs, episode.next_obs[step])
 
 
-def test_same_seed_same_records_other_seed_others(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
-    first, again = run(tiny, tmp_path / "a"), run(tiny, tmp_path / "b")
-    assert first == again
-    other = run(dataclasses.replace(tiny, seed=1), tmp_path / "c")
-    assert other[0]["return_executed"] != first[0]["return_executed"]
-
-
 def test_evaluation_changes_nothing_in_training(
     tiny: RunConfig, tmp_path: Path
 ) -> None:
@@ -159,9 +150,7 @@ def test_nan_names_episode_and_step_and_keeps_what_was_recorded(
 
     whole = run(tiny, tmp_path / "whole")
     monkeypatch.setattr(DriftingEnv, "step", step)
-    with pytest.raises(
-        EnvironmentFault, match=f"'pendulum', episode 2, θ = .*{bad}.*step 3"
-    ):
+    with pytest.raises(EnvironmentFault, match=f"{bad}.*episode 2, θ.*, step 3"):
         run(tiny, tmp_path / "parts")
     assert rows_of(tmp_path / "parts") == whole[:1]
     monkeypatch.undo()

@@ -25,16 +25,12 @@ from driftrl.records import HEARTBEAT_LIMIT, is_running, read_records
 from driftrl.training import run_directory
 from driftrl.training.assembly import check_learns
 from driftrl.training.checkpoint import load_arrays
-from driftrl.training.loop import drive, run
+from driftrl.training.loop import run, run_session
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
-from factories import TINY_DEEP
+from factories import TINY_DEEP, ignore
 
 STEPS = 8
-
-
-def ignore(message: object) -> None:
-    del message
 
 
 def cart(method: str, agent: dict[str, Any]) -> RunConfig:
@@ -62,6 +58,13 @@ def live(session: Session, *, steps: int = STEPS) -> None:
         session.observe(x, -(x[0] ** 2), truncated=step == STEPS - 1)
 
 
+def learn_episode(session: Session, *, steps: int = STEPS, **budget: Any) -> None:
+    """Live through an episode and learn from it."""
+    live(session, steps=steps)
+    session.end_episode()
+    session.learn(**budget)
+
+
 def rows(directory: Path) -> list[EpisodeRecord]:
     """Return the rows of a run; the time that an episode took is of no account."""
     return [
@@ -73,9 +76,7 @@ def rows(directory: Path) -> list[EpisodeRecord]:
 def whole_run(config: RunConfig, directory: Path) -> list[EpisodeRecord]:
     with Session(config, directory, warn=ignore) as session:
         while session.number <= config.episodes:
-            live(session)
-            session.end_episode()
-            session.learn()
+            learn_episode(session)
     return rows(directory)
 
 
@@ -85,9 +86,7 @@ def test_an_aborted_episode_leaves_no_trace(config: RunConfig, tmp_path: Path) -
         while session.number <= config.episodes:
             live(session, steps=3)
             session.abort_episode()
-            live(session)
-            session.end_episode()
-            session.learn()
+            learn_episode(session)
     assert rows(tmp_path / "stopped") == expected
     assert math.isnan(read_records(tmp_path / "stopped" / "episodes.jsonl")[0].theta)
     assert len(list((tmp_path / "stopped" / "memory").iterdir())) == config.episodes
@@ -116,14 +115,14 @@ def test_a_stopped_episode_begins_again(tiny_deep: RunConfig, tmp_path: Path) ->
     said: list[str] = []
     with Session(tiny_deep, tmp_path / "stopped", warn=ignore) as session:
         env = Stopped(environment_of(tiny_deep), often=11)
-        drive(session, env, warn=said.append)
+        run_session(session, env, warn=said.append)
     assert rows(tmp_path / "stopped") == rows(tmp_path / "quiet")
     assert said[0].startswith("Episode 2, attempt 1 of 20: somebody stood in the way")
     with Session(tiny_deep, tmp_path / "never", warn=ignore) as session:
         for note in ("", "Ask them to leave."):
             env = Stopped(environment_of(tiny_deep), often=2, note=note)
             with pytest.raises(InputError, match=f"20 times in a row.*{note}"):
-                drive(session, env, warn=ignore)
+                run_session(session, env, warn=ignore)
 
 
 @pytest.mark.parametrize("lived", [1, 3])
@@ -145,9 +144,7 @@ def test_an_episode_survives_until_it_is_learned(
             session.begin_episode()
         assert session.learn().theta == 0.25
         while session.number <= config.episodes:
-            live(session)
-            session.end_episode()
-            session.learn()
+            learn_episode(session)
     assert rows(tmp_path / "cut") == expected
 
 
@@ -171,9 +168,7 @@ def test_learning_has_a_budget(config: RunConfig, tmp_path: Path) -> None:
         ]
         for budget in budgets:
             before = updates_of(session)
-            live(session)
-            session.end_episode()
-            session.learn(**budget)
+            learn_episode(session, **budget)
             done.append((updates_of(session) - before) // each)
     worth = STEPS * config.agent.learning.model_updates
     assert done[:3] == [worth, 5, 0]
@@ -186,9 +181,7 @@ def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
         for number in range(1, 6):
             if number == 4:
                 session.force_reset()
-            live(session)
-            session.end_episode()
-            session.learn()
+            learn_episode(session)
     assert [row.first_retained for row in rows(tmp_path)] == [1, 1, 1, 1, 4]
     stored = read_toml(tmp_path / "config.toml")
     assert stored["forgetting"]["first"] == 4
@@ -198,18 +191,14 @@ def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
         assert session.config.forgetting == Since(4, Window(4))
         assert session.first_retained == 4
         session.set_forgetting(Window(1))
-        live(session)
-        session.end_episode()
-        session.learn()
+        learn_episode(session)
         assert session.first_retained == 6
         session.set_forgetting(Window(9))  # reads again what was released, in learn()
         assert session.first_retained == 6
         session.close()
     with Session.resume(tmp_path, warn=ignore) as session:
         assert session.first_retained == 6  # what π_7 was learned from
-        live(session)
-        session.end_episode()
-        session.learn()
+        learn_episode(session)
         assert session.first_retained == 4
     stored = read_toml(tmp_path / "config.toml")
     window = {"kind": "window", "window": 9, "unit": "episodes"}
@@ -232,9 +221,7 @@ def test_a_second_reset_by_hand_records_what_was_learned_from(
         for number in range(1, 6):
             if number in (2, 4):
                 session.force_reset()
-            live(session)
-            session.end_episode()
-            session.learn()
+            learn_episode(session)
     # π_4 was learned from episodes 2 and 3; episode 1 stays forgotten.
     assert [row.first_retained for row in rows(tmp_path)] == [1, 1, 2, 2, 4]
 
@@ -283,9 +270,7 @@ def test_a_window_that_is_never_enough_is_told(
     said: list[str] = []
     with Session(config, tmp_path, warn=said.append) as session:
         for number in range(1, 5):
-            live(session, steps=3)
-            session.end_episode()
-            session.learn()
+            learn_episode(session, steps=3)
             assert len(said) == (number >= 3)
     assert said[0].startswith(
         "Nothing was learned from the episodes 1 to 2, and the oldest are forgotten "
@@ -308,9 +293,7 @@ def test_reward_and_end_may_be_known(tmp_path: Path) -> None:
         agent = session.config.agent
         assert isinstance(agent, EnsembleAgentConfig)
         assert agent.imagination.reward == agent.imagination.termination == "known"
-        live(session)
-        session.end_episode()
-        session.learn()
+        learn_episode(session)
     with pytest.raises(InputError, match="= 'known' needs"):
         Session.resume(tmp_path, warn=ignore)
 

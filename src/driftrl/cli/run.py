@@ -112,7 +112,7 @@ def _learn_on(robot: "RemoteEnv", session: Session, on_episode: OnEpisode) -> No
         gc.collect()
 
     with session, closing(robot), undisturbed():
-        loop.drive(session, robot, on_episode=between, warn=warn)
+        loop.run_session(session, robot, on_episode=between, warn=warn)
     delays = robot.thinking
     acting = f"Acting took {delays}" if delays.count else "No action was taken"
     print(f"{acting}; episodes aborted and started again: {robot.aborted}.")

@@ -147,7 +147,7 @@ class Learner:
         before, action = running.last
         obs = self._checked(obs)
         if not np.isfinite(reward):
-            raise self._fault(f"the reward {reward!r}")
+            raise EnvironmentFault(f"The environment returned the reward {reward!r}.")
         step = Transition(before, action, float(reward), obs, terminated, truncated)
         running.transitions.append(step)
         running.last = None
@@ -317,15 +317,5 @@ class Learner:
             f"{obs.shape}.",
         )
         if not np.isfinite(obs).all():
-            wrong = np.flatnonzero(~np.isfinite(obs))
-            raise self._fault(
-                f"an observation that is not finite: number {wrong[0]} of {len(obs)} "
-                f"(from 0) is {obs[wrong[0]]}"
-            )
+            raise EnvironmentFault(f"The environment returned the observation {obs}.")
         return obs
-
-    def _fault(self, what: str) -> EnvironmentFault:
-        return EnvironmentFault(
-            f"The environment returned {what} in episode {self.number}, step "
-            f"{self.steps_taken or 0}."
-        )

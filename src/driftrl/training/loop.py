@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import gymnasium
@@ -12,13 +12,7 @@ import numpy as np
 from driftrl.agents.base import Policy
 from driftrl.config.run import RunConfig
 from driftrl.envs.drifting import environment_of
-from driftrl.errors import (
-    DriftrlError,
-    EnvironmentFault,
-    EpisodeAborted,
-    counted,
-    require,
-)
+from driftrl.errors import DriftrlError, EnvironmentFault, EpisodeAborted, require
 from driftrl.training.learner import Learner
 from driftrl.training.run_directory import Warn
 from driftrl.training.session import Session
@@ -36,11 +30,6 @@ Watch = Callable[[Env, int], AbstractContextManager[OnReward]]
 _ATTEMPTS = 20
 
 
-def ignored(record: EpisodeRecord) -> None:
-    """Ignore a finished episode."""
-    del record
-
-
 def unwatched(env: Env, number: int) -> AbstractContextManager[OnReward]:
     """Watch nothing."""
     del env, number
@@ -53,7 +42,7 @@ def run(
     *,
     resume: bool = False,
     change: bool = False,
-    on_episode: OnEpisode = ignored,
+    on_episode: OnEpisode | None = None,
     warn: Warn = warnings.warn,
     watch: Watch | None = None,
 ) -> None:
@@ -73,14 +62,16 @@ def run(
         closing(environment_of(config, None if watch is None else "rgb_array")) as env,
         Session(config, directory, resume=resume, change=change, warn=warn) as session,
     ):
-        drive(session, env, on_episode=on_episode, warn=warn, watch=watch or unwatched)
+        run_session(
+            session, env, on_episode=on_episode, warn=warn, watch=watch or unwatched
+        )
 
 
-def drive(
+def run_session(
     session: Session,
     env: Env,
     *,
-    on_episode: OnEpisode = ignored,
+    on_episode: OnEpisode | None = None,
     warn: Warn = warnings.warn,
     watch: Watch = unwatched,
     twin: Env | None = None,
@@ -96,7 +87,7 @@ def drive(
     stopped = 0
     while session.number <= config.episodes:
         try:
-            record = run_episode(session, env, twin, watch)
+            record = _run_episode(session, env, twin, watch)
         except EpisodeAborted as aborted:
             session.abort_episode()
             stopped += 1
@@ -113,26 +104,25 @@ def drive(
             )
             continue
         stopped = 0
-        on_episode(record)
+        if on_episode is not None:
+            on_episode(record)
     if twin is not None:
         twin.close()
 
 
-def run_episode(
-    session: Session, env: Env, twin: Env | None, watch: Watch = unwatched
+def _run_episode(
+    session: Session, env: Env, twin: Env | None, watch: Watch
 ) -> EpisodeRecord:
     """Execute episode n, evaluate π_n, then learn from the episode.
 
     ``twin`` is a second environment of the same kind: π_n is evaluated on it at the
     same clock values, which is the system of episode n, frozen.
     """
-    config, number = session.config, session.number
+    config, return_eval = session.config, None
     try:
         if session.unlearned is None:
-            with _noted(session):
-                collect(session, env, config.seed, watch, place=session.place)
+            collect(session, env, config.seed, watch, place=session.place)
             session.end_episode(theta=_theta(env))
-        return_eval = None
         if twin is not None:
             return_eval = evaluate(
                 session.policy,
@@ -142,13 +132,14 @@ def run_episode(
                 place=session.place,
             )
     except EnvironmentFault as fault:
-        theta = _theta(env)
-        at = "" if math.isnan(theta) else f", θ = {theta:.6g}"
-        raise EnvironmentFault(
-            f"Task {config.task!r}, episode {number}{at}: {fault} {_kept(number - 1)}: "
-            "fix the environment and resume, or resume with other settings "
-            "(--resume --change)."
-        ) from fault
+        raise EnvironmentFault(f"{fault} {_place_of_fault(session, env)}") from fault
+    except DriftrlError:
+        raise
+    except Exception as error:
+        # A study's table of failures quotes the last line of this run's log.
+        raised = f"{type(error).__name__}: {error}".rstrip(". ")
+        error.add_note(f"{raised}. {_place_of_fault(session, env)}")
+        raise
     return session.learn(return_eval=return_eval)
 
 
@@ -207,26 +198,16 @@ def evaluate(
     return float(np.mean(returns))
 
 
-def _kept(episodes: int) -> str:
-    return f"{counted(episodes, 'episode')} before it kept"
-
-
-@contextmanager
-def _noted(session: Session) -> Iterator[None]:
-    """Add to what an environment's own code raises where that was."""
-    try:
-        yield
-    except DriftrlError:
-        raise
-    except Exception as error:
-        raised = f"{type(error).__name__}: {error}".strip().rstrip(".")
-        error.add_note(
-            f"Task {session.config.task!r} raised {raised}, in episode "
-            f"{session.number} after {session.steps_taken} steps. "
-            f"{_kept(session.number - 1)}: fix the environment, then go on with "
-            "--resume, or from Python with the same call."
-        )
-        raise
+def _place_of_fault(session: Session, env: Env) -> str:
+    """Say where an environment failed, and how to go on."""
+    theta, step = _theta(env), session.steps_taken
+    at = "" if math.isnan(theta) else f", θ = {theta:.6g}"
+    at += "" if step is None else f", step {step}"
+    return (
+        f"This was task {session.config.task!r}, episode {session.number}{at}; the "
+        "episodes before it are kept. Fix the environment and resume, or resume with "
+        "other settings (--resume --change)."
+    )
 
 
 def _theta(env: Env) -> float:

@@ -23,21 +23,14 @@ from driftrl.envs.custom import (
 from driftrl.envs.drifting import drifting
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
-from driftrl.memory.forgetting import FORGETTING, ForgettingRule, Window
+from driftrl.memory.forgetting import ForgettingRule, Window
+from driftrl.presets.methods import METHODS
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.assembly import with_forgetting
-from driftrl.training.loop import OnEpisode, drive, ignored
+from driftrl.training.loop import OnEpisode, run_session
 from driftrl.training.session import Session
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import EpisodeRecord
-
-# Methods by the kind of forgetting rule that makes them; users' rules are "custom".
-_METHODS = {
-    "keep_all": "sombrl",
-    "reset": "r-ombrl",
-    "window": "sw-ombrl",
-    "doubling": "doubling",
-}
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class Trained:
     directory: Path
     """Where the run is; ``train`` with the same directory goes on from there."""
     records: tuple[EpisodeRecord, ...]
-    """One row an episode."""
+    """One row per episode."""
     policy: Policy
     """The newest policy, without exploration."""
     plant: GymPlant
@@ -70,7 +63,7 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
     episodes: int = 100,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
-    on_episode: OnEpisode = ignored,
+    on_episode: OnEpisode | None = None,
 ) -> Trained:
     """Learn to control an environment that may drift.
 
@@ -111,20 +104,18 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         forgetting = Window(20)
     if forgetting is not None:
         config = with_forgetting(config, forgetting)
-    rule = config.forgetting
-    kind = getattr(rule, "kind", "")
-    if FORGETTING.get(kind) is type(rule):
-        config = replace(config, method=_METHODS.get(kind, "custom"))
-    else:
-        variant = config.variant or type(rule).__name__
-        config = replace(config, method="custom", variant=variant)
+    rule = type(config.forgetting)
+    named = (name for name, m in METHODS.items() if type(m.forgetting(task)) is rule)
+    config = replace(config, method=next(named, "custom"))
+    if config.method == "custom":
+        config = replace(config, variant=config.variant or rule.__name__)
     directory = Path("runs") / config.name if out is None else Path(out)
     plant, twin = GymPlant(env, config.environment, setter), None
     if config.evaluation.episodes > 0:
         twin = drifting(GymPlant(copied(env), config.environment, setter), config)
     machine = drifting(plant, config)
     with Session(config, directory, functions=functions, resume=True) as session:
-        drive(session, machine, on_episode=on_episode, twin=twin)
+        run_session(session, machine, on_episode=on_episode, twin=twin)
         policy = session.policy.deterministic()
     records = read_records(directory / RECORDS_FILE)
     return Trained(directory, tuple(records), policy, plant)
