@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftrl.config.gp import ICEMConfig, OptimismConfig
+from driftrl.config.gp import ICEMConfig
 from driftrl.config.run import ExtraDrift, RunConfig
 from driftrl.config.toml import (
     from_dict,
@@ -36,26 +36,29 @@ from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 
 
+def again(config: RunConfig) -> RunConfig:
+    return from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", [kind for kind in SCHEDULES if kind != "unknown"])
 def test_every_configuration_survives_toml(method: str, kind: str) -> None:
     config = configure("pendulum-decay", method, {"drift": {"kind": kind}, "seed": 3})
-    again = from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
-    assert again == config
-    assert type(again.drift) is SCHEDULES[kind]
+    assert again(config) == config
+    assert type(again(config).drift) is SCHEDULES[kind]
 
 
-def test_a_machine_of_ones_own_survives_toml() -> None:
+def test_a_custom_machine_survives_toml() -> None:
     press = sized_task("my.press:make", (3, 2), 40, ((0.0, -1.5), (10.0, 1.5)))
     config = configure(press, "r-ombrl", {"forgetting": {"kind": "since", "first": 4}})
-    again = from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
-    assert again == config and hash(again.environment) == hash(config.environment)
+    assert again(config) == config
+    assert hash(again(config).environment) == hash(config.environment)
 
 
 def test_nested_schedules_survive_toml() -> None:
     join = Join(parts=(Step(theta_max=3.0), Constant(value=0.5)), boundaries=(20,))
     config = RunConfig("pendulum", "sombrl", drift=join)
-    assert from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config)))) == config
+    assert again(config) == config
 
 
 @given(st.text(), st.floats(allow_nan=False), st.booleans(), st.integers(-9, 9))
@@ -100,34 +103,28 @@ def test_a_new_kind_starts_from_its_own_defaults() -> None:
         ({"agent": {"planner": {"horzon": 3}}}, "'agent.planner.horizon'"),
         ({"drift": {"kind": "expnential"}}, "'exponential'"),
         ({"drift": {"kind": [1]}}, r"\[1\]"),
-        ({"agent": {"kind": [1]}}, r"\[1\]"),
         ({"drift": 3}, "drift"),
         ({"drift": {"theta_min": 5}}, "theta_min"),
         ({"seed": 1.5}, "seed.* 1.5"),
         ({"seed": True}, "seed.* True"),
         ({"seed": -1}, "seed.* -1"),
-        ({"seed": 10**400}, "seed"),
         ({"seed": 1 << 40_000}, "seed"),
         ({"seed": 2**63}, "seed"),
         ({"episodes": 0}, "episodes.* 0"),
         ({"episodes": float("inf")}, "episodes.* inf"),
-        ({"episodes": float("nan")}, "episodes.* nan"),
         ({"agent": {"model": {"noise_std": "a"}}}, "agent.model.noise_std"),
         ({"agent": {"model": {"noise_std": 0}}}, "agent.model.noise_std"),
-        ({"agent": {"model": {"noise_std": 1 << 40_000}}}, "agent.model.noise_std"),
         ({"agent": {"model": {"kernel": "sse"}}}, "'se'"),
         ({"agent": {"model": 3}}, "agent.model"),
         ({"environment": {"noise_std": -0.1}}, "noise_std"),
         ({"environment": {"action_repeat": 7}}, "7"),
         ({"environment": {"start": "lying"}}, "hanging or random"),
-        ({"forgetting": {"window": 0}}, "window"),
         ({"forgetting": {"kind": "reset", "period": 0}}, "period"),
         ({"agent": {"optimism": {"theory": {"failure_probability": 1.0}}}}, "1.0"),
         ({"agent": {"optimism": {"weight": float("nan")}}}, "nan"),
         ({"agent": {"planner": {"elites": 300}}}, "300"),
         ({"agent": {"planner": {"carried": 1.5}}}, "1.5"),
         ({"variant": "../x"}, "variant"),
-        ({"variant": "a\0b"}, "variant"),
         ({"variant": 101 * "x"}, "variant"),
     ],
 )
@@ -206,10 +203,6 @@ def sawtooth(clock: int) -> float:
     return 1.0 + clock % 3
 
 
-def again(config: RunConfig) -> RunConfig:
-    return from_dict(RunConfig, tomllib.loads(toml_text(to_dict(config))))
-
-
 def test_users_objects_are_saved_by_path_and_settings() -> None:
     rule = Threshold(np.float64(1.5), ("a", "b"), Window(4))
     config = RunConfig("pendulum", "custom", forgetting=rule, drift=sawtooth)
@@ -282,4 +275,3 @@ def test_users_objects_that_can_not_be_saved() -> None:
 def test_carried_elites_are_at_least_one() -> None:
     assert ICEMConfig(elites=20, carried=0.3).carried_elites == 6
     assert ICEMConfig(elites=2, carried=0.0).carried_elites == 1
-    assert OptimismConfig().rule == "constant"

@@ -53,24 +53,6 @@ def _filled(*lengths: int) -> EpisodeMemory:
     return memory
 
 
-@given(st.lists(st.integers(1, 6), max_size=6), st.data())
-def test_since_joins_the_newest_episodes(lengths: list[int], data: Any) -> None:
-    first = data.draw(st.integers(1, len(lengths) + 1))
-    joined = _filled(*lengths).since(first)
-    rows = []
-    for seed, length in enumerate(lengths):
-        if seed + 1 >= first:
-            rows += [_row(_episode(length, seed), t) for t in range(length)]
-    assert [_row(joined, t) for t in range(len(joined))] == rows
-    assert joined.offset + len(joined) == sum(lengths)
-
-
-def _row(data: Any, t: int) -> list[float]:
-    return np.concatenate(
-        [data.obs[t], data.actions[t], data.rewards[t : t + 1], data.next_obs[t]]
-    ).tolist()
-
-
 def test_stored_episodes_cannot_be_changed() -> None:
     memory = EpisodeMemory(3, 2)
     episode = _episode(4)
@@ -304,10 +286,5 @@ def test_reading_copies_nothing() -> None:
     memory = _filled(400, 300)
     once, again = memory.since(1), memory.since(2)
     assert np.shares_memory(once.obs, again.obs)
+    assert once.origin is again.origin is memory
     assert np.shares_memory(memory.episode(2).rewards, again.rewards)
-
-
-def test_data_of_one_memory_have_one_origin() -> None:
-    memory, other = _filled(4, 1), _filled(4, 1)
-    assert memory.since(1).origin is memory.since(2).origin is not None
-    assert memory.since(1).origin is not other.since(1).origin

@@ -14,7 +14,6 @@ from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.presets.tasks import MUJOCO_TASKS, TASKS
 from driftrl.training import loop
-from driftrl.training.run_directory import read_config
 from factories import Stop, rows_of, stop_after
 
 # What takes time here is compiling, for every task anew: a few stand for the others,
@@ -107,17 +106,3 @@ def test_two_parameters_drift_in_a_run_and_survive_a_resume(tmp_path: Path) -> N
     assert both[1]["return_executed"] != one[1]["return_executed"]
     loop.run(config, tmp_path / "both", resume=True)
     assert rows_of(tmp_path / "both") == both
-
-
-def test_a_run_goes_on_with_other_settings_if_asked(tmp_path: Path) -> None:
-    begun = short(TASKS["hopper"], episodes=1)
-    loop.run(begun, tmp_path)
-    other = overridden(begun, {"episodes": 2, "agent": {"sac": {"discount": 0.9}}})
-    with pytest.raises(InputError, match="discount is 0.99 there and 0.9 here"):
-        loop.run(other, tmp_path, resume=True)
-    loop.run(other, tmp_path, resume=True, change=True)
-    assert [row["episode"] for row in rows_of(tmp_path)] == [1, 2]
-    wider = overridden(other, {"agent": {"sac": {"hidden": [9, 9]}}})
-    with pytest.raises(InputError):
-        loop.run(wider, tmp_path, resume=True, change=True)
-    assert read_config(tmp_path / "config.toml") == other
