@@ -1,4 +1,4 @@
-"""The nouns that travel through driftrl, all frozen, all NumPy on the host side.
+"""The data types that all of driftrl shares: frozen, and NumPy on the host side.
 
 Axis letters, used in every shape of the code base::
 
@@ -80,8 +80,8 @@ class EpisodeRecord:
     """One row of ``episodes.jsonl``: what was done, how it went, what the model knew.
 
     The model's columns (``model_error``, ``coverage``, ``epistemic_std`` and
-    ``predictive_loss``) judge the model that drove the episode on that episode, before
-    it learned from it; they are None while there is no model yet.
+    ``predictive_loss``) judge the model that acted in the episode on that episode,
+    before it learned from it; they are None while there is no model yet.
     """
 
     episode: int

@@ -1,6 +1,6 @@
 """Settings of the deep agents: ensemble, imagination, SAC, updates and soft resets.
 
-Like ``driftrl.config.run``: frozen, validated on construction, one sentence a field.
+Like ``driftrl.config.run``: frozen, validated on construction, one sentence per field.
 """
 
 from dataclasses import dataclass, field

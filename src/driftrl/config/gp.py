@@ -1,6 +1,6 @@
 """Settings of the planning agent: Gaussian process, iCEM and the weight of optimism.
 
-Like ``driftrl.config.run``: frozen, validated on construction, one sentence a field.
+Like ``driftrl.config.run``: frozen, validated on construction, one sentence per field.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class GPConfig:
     """Gaussian-process dynamics."""
 
     kernel: Literal["se", "matern32", "matern52", "linear"] = "se"
-    """Covariance function, with one length scale an input, shared by all outputs."""
+    """Covariance function, with one length scale per input, shared by all outputs."""
     noise_std: float = 0.01
     """Noise σ in units of the outputs' spread, as long as it is not learned."""
     learn_noise: bool = False

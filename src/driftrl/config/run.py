@@ -1,4 +1,4 @@
-"""What a run is: frozen dataclasses, one sentence a field, validated on construction.
+"""What a run is: frozen dataclasses, one sentence per field, validated on construction.
 
 Schedules and forgetting rules are pure data that evaluates itself, so a configuration
 holds the objects themselves (``driftrl.drift``, ``driftrl.memory.forgetting``) and not
@@ -79,7 +79,7 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class ExtraDrift:
-    """A parameter that drifts beside the one that θ sets."""
+    """A parameter that drifts in addition to the one that θ sets."""
 
     parameter: str
     """One of the parameters that the task offers."""

@@ -28,7 +28,7 @@ class OtherState(CorruptFile):
 def flatten(state: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """Return every array and number of a state by its dotted path.
 
-    A state is made of dataclasses; what is no plain dataclass is a pytree of JAX.
+    A state is made of dataclasses; what is not a plain dataclass is a pytree of JAX.
     """
     if _is_plain(state):
         parts = (

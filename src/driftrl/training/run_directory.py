@@ -2,8 +2,8 @@
 
 config.toml      the complete configuration, with the versions that ran it, and what
                  was changed on the way
-episodes.jsonl   one row an episode
-memory/          one immutable file an episode
+episodes.jsonl   one row per episode
+memory/          one immutable file per episode
 pending/         an episode that has ended and was not learned from yet
 checkpoint/      the newest two
 lock             held by the process that runs it

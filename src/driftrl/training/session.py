@@ -175,7 +175,7 @@ class Session(Learner):
         """Forget the episodes before n, because something has changed.
 
         It takes effect at the next ``learn``: π_n, which was learned from them, still
-        drives episode n; π_{n+1} is learned from episode n on.  The files of forgotten
+        acts in episode n; π_{n+1} is learned from episode n on.  The files of forgotten
         episodes are kept.
         """
         self.set_forgetting(forget_before(self.config.forgetting, self.number))

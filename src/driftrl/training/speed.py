@@ -1,13 +1,13 @@
 """How fast this machine learns, and what a run will take on it.
 
-An update is mostly matrix products, so its speed is told beside the rate at which the
-machine multiplies matrices.  From that rate follows what a run will take: the minutes
-of its task (``Task.minutes``, what ``driftrl list tasks`` prints), scaled to other
-settings by::
+An update is mostly matrix products, so its speed is compared with the rate at which
+the machine multiplies matrices.  From that rate follows what a run will take: the
+minutes of its task (``Task.minutes``, what ``driftrl list tasks`` prints), scaled to
+other settings by::
 
     t ∝ N · T · U · f^0.8
 
-with N episodes of T steps, U updates a step and f multiplications and additions in the
+with N episodes of T steps, U updates per step and f floating-point operations in the
 matrix products of an update.  Small products are less efficient than large ones: 0.8 is
 the slope between the measured times, over updates of 0.1 to 15 GFLOP; all of them lie
 within a factor of 1.5 of that line.
