@@ -31,7 +31,8 @@ test test-%: export OPENBLAS_NUM_THREADS = 1
 
 QUICK := not (slow or browser or ray or slurm or track)
 test: $(VENV)/.dev
-	@$(RUN)/python -m pytest -n auto --dist loadfile -m "$(QUICK)" $(ARGS)
+	@$(RUN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
+	  -m "$(QUICK)" $(ARGS)
 
 test-slow: $(VENV)/.dev
 	@$(RUN)/python -m pytest -m slow --timeout 3600 $(ARGS)

@@ -69,6 +69,11 @@ settings.register_profile(
 settings.load_profile("driftrl")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the examples: the file that takes longest must not come last."""
+    items.sort(key=lambda item: "test_examples" not in item.nodeid)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the tests out of the user's cache directory, and it out of the tests."""
