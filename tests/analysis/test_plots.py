@@ -189,3 +189,22 @@ def test_numbers_are_written_with_three_digits() -> None:
     assert method_name("r-ombrl H=5") == "R-OMBRL (H = 5)"
     assert method_name("sombrl my-variant") == "SOMBRL (my-variant)"
     assert method_name("my_rule x") == "my_rule x"
+
+
+def test_a_filtered_frame_is_summed_and_drawn_where_it_begins(
+    frame: pl.DataFrame,
+) -> None:
+    late = frame.filter(pl.col("episode") > 12)
+    total = pl.col("regret").cum_sum().over("directory")
+    theta, regret = plot.regret(late).axes
+    check_lines(regret, late.with_columns(cumulative_regret=total), "cumulative_regret")
+    assert regret.get_xlim() == (12.5, 30.5)
+    (steps,) = theta.patches
+    assert steps.get_data().edges[0] == 12.5
+    table = driftrl.regret(late).sort("method")
+    compared = driftrl.compare(late).sort("method")
+    np.testing.assert_allclose(compared["mean"], table["regret"], rtol=1e-12)
+    with pytest.raises(InputError, match="skip"):
+        plot.regret(frame.filter(pl.col("episode") % 2 == 0))
+    with pytest.raises(InputError, match="no rows"):
+        driftrl.compare(frame.clear())

@@ -78,9 +78,12 @@ def test_a_node_runs_the_worker_and_ends_it_when_interrupted(
         assert local.run_worker(*call) == 3
         assert (tmp_path / "log.txt").read_text() == "7 5\n"
         return
+    # A background job of a shell ignores Ctrl-C; this test must not.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         local.run_worker(*call)
+    signal.signal(signal.SIGINT, previous)
     listed = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
     assert not any(b"time.sleep(100)" in words for words in listed)
 

@@ -107,7 +107,8 @@ def test_rows_say_how_it_learned(tiny_deep: RunConfig, tmp_path: Path) -> None:
 def test_nothing_compiles_after_the_first_episode(
     tiny_deep: RunConfig, tmp_path: Path, when: str
 ) -> None:
-    config = overridden(tiny_deep, {"agent": {"learning": {"when": when}}})
+    settings = {"agent": {"learning": {"when": when}}, "forgetting": RULES["all"]}
+    config = overridden(tiny_deep, settings)
     with compilations() as (compiled, count):
         loop.run(config, tmp_path, on_episode=count, warn=ignore)
     assert all(episodes == 0 for episodes in compiled)

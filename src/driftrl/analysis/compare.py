@@ -20,7 +20,7 @@ from scipy import stats
 from driftrl.analysis.names import default_baseline
 from driftrl.analysis.regret import methods_of, require_distinct_seeds
 from driftrl.analysis.statistics import LEVEL, Interval
-from driftrl.errors import InputError, counted
+from driftrl.errors import InputError, counted, require
 
 RESAMPLES = 5_000
 _FEWEST_SEEDS = 2  # a single run says nothing about its scatter
@@ -118,6 +118,7 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
         (``…_low``, ``…_high``) iqm, mean, median, optimality_gap and improvement, the
         probability that a run is better than one of the baseline.
     """
+    require(len(frame) > 0, "The frame has no rows: no episode is recorded.")
     aggregates = aggregate(frame)
     if aggregates is None:
         raise InputError(
@@ -191,7 +192,7 @@ def _runs(frame: polars.DataFrame) -> polars.DataFrame:
         "problem", "method", "seed", "directory", maintain_order=True
     ).agg(
         polars.col("last").first(),
-        polars.col("cumulative_regret").last().alias("regret"),
+        polars.col("regret").sum(),
         polars.col("achieved_return").mean().alias("mean_return"),
         # Null, not a sum over the rest, if J* is unknown in some episode.
         polars.when(polars.col("optimal_return").is_not_null().all())

@@ -44,6 +44,8 @@ class Panel:
     caption: str
     curves: Curves = field(default_factory=dict)
     reference: Reference | None = None
+    first: int = 1
+    """Episode of the first value."""
     starts_at_zero: bool = False
     """Whether the quantity is a sum or a count, whose axis starts at zero."""
     may_be_log: bool = False
@@ -102,12 +104,32 @@ def theta_changes(frame: pl.DataFrame) -> list[int]:
 
     Where θ took different courses, that is the earliest alone.
     """
-    starts = [change_starts(course) for course in theta_courses(frame)]
+    before = first_episode(frame) - 1
+    courses = theta_courses(frame)
+    starts = [[start + before for start in change_starts(one)] for one in courses]
     return starts[0] if len(starts) == 1 else sorted(s[0] for s in starts if s)[:1]
 
 
+def first_episode(frame: pl.DataFrame) -> int:
+    """Return the first episode of a frame, which may have been filtered.
+
+    Raises:
+        InputError: Its runs begin at different episodes, or skip some.
+    """
+    runs = frame.group_by("directory").agg(
+        pl.col("episode").min(), skips=pl.col("episode").diff().ne(1).any()
+    )
+    firsts = runs["episode"].unique()
+    require(
+        len(firsts) == 1 and not runs["skips"].any(),
+        "To be drawn over episodes, all runs of a frame must begin at the same "
+        "episode and skip none; filter a range of episodes, or whole runs.",
+    )
+    return int(firsts[0])
+
+
 def longest_run(frame: pl.DataFrame) -> int:
-    """Return the number of episodes of the longest run."""
+    """Return the last episode of the longest run."""
     longest = frame["episode"].max()
     assert isinstance(longest, int)
     return longest
@@ -184,7 +206,10 @@ def panels_of(frame: pl.DataFrame) -> dict[str, Panel]:
     What is not known of any run is left out.
     """
     span = (pl.col("episode") - pl.col("first_retained")).alias("span")
-    groups = method_runs(frame.with_columns(span))
+    # Summed again: the frame may begin later than the runs.
+    total = pl.col("regret").cum_sum().over("directory").alias("cumulative_regret")
+    groups = method_runs(frame.with_columns(span, total))
+    first = first_episode(frame)
     theta = _theta_panel(frame, groups)
     panels = {} if theta is None else {"theta": theta}
     for empty in _PANELS:
@@ -198,6 +223,7 @@ def panels_of(frame: pl.DataFrame) -> dict[str, Panel]:
                 empty,
                 curves=curves,
                 reference=_reference(frame, empty.key),
+                first=first,
                 starts_at_zero=empty.starts_at_zero and bool(values.min() >= 0),
             )
     return panels
@@ -221,6 +247,7 @@ def _theta_panel(
         "θ",
         f"Parameter of the dynamics, unknown to the agents.{apart}",
         curves={} if shared else _curves(groups, "theta"),
+        first=first_episode(frame),
         reference=Reference("θ", courses[0]) if shared else None,
     )
 
@@ -229,7 +256,8 @@ def _reference(frame: pl.DataFrame, key: str) -> Reference | None:
     if key == "coverage":
         nominal = float(special.erf(2 / np.sqrt(2)))
         label = f"calibrated ({100 * nominal:.0f} %)"
-        return Reference(label, np.full(longest_run(frame), nominal))
+        count = longest_run(frame) - first_episode(frame) + 1
+        return Reference(label, np.full(count, nominal))
     if key != "returns" or not has_optimum(frame):
         return None
     # Runs that share θ_n share J*(θ_n), which is then their median.

@@ -24,6 +24,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from driftrl.analysis.names import Sweeps, natural_key, sweep_point, sweeps_of
 from driftrl.analysis.panels import (
     Panel,
+    first_episode,
     has_optimum,
     longest_run,
     panels_of,
@@ -94,9 +95,11 @@ def seed_counts(frame: pl.DataFrame) -> str:
     return f"mean ± standard error, {seeds} seeds"
 
 
-def draw_band(axes: Axes, rows: Float[np.ndarray, "K N"], style: MethodStyle) -> None:
+def draw_band(
+    axes: Axes, rows: Float[np.ndarray, "K N"], style: MethodStyle, first: int
+) -> None:
     """Draw the mean over seeds and one standard error to either side of it."""
-    episodes = np.arange(1, rows.shape[1] + 1)
+    episodes = np.arange(first, first + rows.shape[1])
     centre, error = mean(rows), standard_error(rows)
     # A line through one episode has no length; a dot can be seen.
     marker = "o" if len(episodes) == 1 else ""
@@ -109,11 +112,11 @@ def draw_band(axes: Axes, rows: Float[np.ndarray, "K N"], style: MethodStyle) ->
 def draw_panel(axes: Axes, panel: Panel, styles: Styles) -> None:
     """Draw each method's mean with its band, the reference as steps, and the scale."""
     for method, rows in panel.curves.items():
-        draw_band(axes, rows, styles[method])
+        draw_band(axes, rows, styles[method], panel.first)
     if panel.reference is not None:
         # θ belongs to whole episodes: a step, not a slope between two of them.
         values = panel.reference.values
-        edges = np.arange(len(values) + 1) + 0.5
+        edges = np.arange(len(values) + 1) + panel.first - 0.5
         label = panel.reference.label if panel.curves else None
         look = {"color": INK, "linewidth": 0.9}
         axes.stairs(values, edges, baseline=None, label=label, **look)
@@ -127,7 +130,7 @@ def draw_panel(axes: Axes, panel: Panel, styles: Styles) -> None:
 
 def draw_episodes(axes: Axes, frame: pl.DataFrame) -> None:
     """Fit the horizontal axis to the longest run and mark where θ begins to change."""
-    axes.set_xlim(0.5, longest_run(frame) + 0.5)
+    axes.set_xlim(first_episode(frame) - 0.5, longest_run(frame) + 0.5)
     ticks = MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
     axes.xaxis.set_major_locator(ticks)
     for start in theta_changes(frame):

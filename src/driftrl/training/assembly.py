@@ -77,7 +77,7 @@ def sizes_of(config: RunConfig) -> tuple[int, int]:
 def most_points(config: RunConfig) -> int:
     """Return how many transitions are learned from at once, at most."""
     steps = config.environment.steps
-    return max_transitions(config.forgetting, config.episodes, steps)
+    return max_transitions(config.forgetting, config.episodes + 1, steps)
 
 
 def least_points(config: RunConfig) -> int:
