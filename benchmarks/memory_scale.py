@@ -107,7 +107,7 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
                 replay = cache.load(data, MARKS[-1])
                 jax.block_until_ready(replay.rows)
             with timed(times, "files and checkpoint"):
-                files.append(row(number), episode, state)
+                files.append(row(number), episode, state, 1)
             if len(data) in MARKS:
                 used[len(data)] = resident_mib()
                 for _ in range(3):

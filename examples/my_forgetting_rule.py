@@ -35,11 +35,11 @@ class EventTriggeredReset:
 
 
 if __name__ == "__main__":
-    # A pendulum whose motor loses most of its torque after episode 8.
-    env = driftrl.make_env("pendulum-decay", drift=lambda n: 5.0 if n <= 8 else 1.0)
+    # A pendulum whose motor loses most of its torque after episode 6.
+    env = driftrl.make_env("pendulum-decay", drift=lambda n: 5.0 if n <= 6 else 1.0)
     fast = {"agent": {"learning": {"policy_updates": 1}}}
     trained = driftrl.train(
-        env, forgetting=EventTriggeredReset(), episodes=12, settings=fast
+        env, forgetting=EventTriggeredReset(), episodes=9, settings=fast
     )
     for row in trained.records:
         print(f"{row.episode:3d} {row.model_error} learned from {row.first_retained}")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftrl.agents.optimism import information_gain
 from driftrl.config.gp import ICEMConfig
 from driftrl.config.run import ExtraDrift, RunConfig
 from driftrl.config.toml import (
@@ -275,3 +276,10 @@ def test_users_objects_that_can_not_be_saved() -> None:
 def test_carried_elites_are_at_least_one() -> None:
     assert ICEMConfig(elites=20, carried=0.3).carried_elites == 6
     assert ICEMConfig(elites=2, carried=0.0).carried_elites == 1
+
+
+def test_a_function_is_stored_as_its_path() -> None:
+    changes = {"agent": {"imagination": {"bonus": information_gain}}}
+    config = configure("pendulum-decay", "sombrl", changes)
+    path = "driftrl.agents.optimism:information_gain"
+    assert to_dict(config)["agent"]["imagination"]["bonus"] == path

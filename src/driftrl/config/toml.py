@@ -245,6 +245,8 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
     wanted = {float: "a number", int: "a whole number", bool: "true or false"}
     if hint not in (float, int, bool, str):
         return value  # of a user's class, which checks it
+    if hint is str and inspect.isfunction(value):  # such as a bonus
+        return path_of(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

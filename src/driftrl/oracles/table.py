@@ -452,7 +452,7 @@ def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
     except (OSError, polars.exceptions.PolarsError) as error:
         raise InputError(
             f"{path} must be a CSV file with numbers in the columns theta and value: "
-            f"{error}."
+            f"{str(error).splitlines()[0]}."
         ) from error
     known, values = rows.sort("theta").to_numpy().T
     require(

@@ -84,7 +84,7 @@ RCCAR = Task(
     ),
     episodes=30,
     reset_period=15,
-    window=7,  # as much data as the reset has on the average
+    window=7,  # as much data as the reset has on average
     environment=EnvironmentConfig(
         sim_steps=200, action_repeat=1, start="away", parameter="throttle"
     ),

@@ -1,7 +1,7 @@
 """``train(env)``: learn to control a Gymnasium environment, in one call."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,11 @@ class Trained:
 
     directory: Path
     """Where the run is; ``train`` with the same directory goes on from there."""
-    records: tuple[EpisodeRecord, ...]
+    records: tuple[EpisodeRecord, ...] = field(repr=False)
     """One row per episode."""
-    policy: Policy
+    policy: Policy = field(repr=False)
     """The newest policy, without exploration."""
-    plant: GymPlant
+    plant: GymPlant = field(repr=False)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the action for an observation, in the environment's own units."""
