@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.config.deep import (
@@ -60,6 +61,7 @@ def recovered_after(returns: list[float]) -> int:
     return int(pairs[0]) if len(pairs) else len(good)
 
 
+@pytest.mark.slow
 def test_who_forgets_recovers_and_who_keeps_all_does_later() -> None:
     kept, forgotten = live(KeepAll(), seed=0), live(Window(window=3), seed=0)
     # Doing nothing at all returns −10; what can be done is about −0.5.
