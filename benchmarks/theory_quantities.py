@@ -27,8 +27,7 @@ from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
 from driftrl.models.kernels import gram, kernel_named
 from driftrl.theory.information import greedy_information_gain, growth_rate
 from driftrl.theory.variation import (
-    affine_variation,
-    pendulum_direction,
+    pendulum_variation,
     variation_of_systems,
 )
 
@@ -86,8 +85,7 @@ def draw_variation(axes: Axes) -> None:
     """Draw the estimate of P_N over the number of points, for two kernels."""
     schedule = Exponential(theta_max=2.0, theta_min=1.0, rate=1.0, start=10)
     thetas = np.array([schedule(n) for n in range(1, 31)])
-    direction = pendulum_direction(MASS, LENGTH, DT)
-    closed = affine_variation(direction, thetas)
+    closed = pendulum_variation(thetas, MASS, LENGTH, DT)
     draw = np.random.default_rng(1)
     # Angle, speed and action; too slow for the speed to be clipped.
     inputs = draw.uniform([-3, -6, -1], [3, 6, 1], (160, 3))
@@ -98,7 +96,7 @@ def draw_variation(axes: Axes) -> None:
         for count in counts:
             kernel = partial(kernel_matrix, name)
             some = [answer[:count] for answer in answers]
-            found.append(variation_of_systems(kernel, inputs[:count], some)[0])
+            found.append(variation_of_systems(kernel, inputs[:count], some))
         axes.plot(counts, found, "o-", color=colour, markersize=3, label=NAMES[name])
         print(f"{name}: P_N =", np.round(found, 4))
     axes.axhline(closed, color=MUTED, linewidth=0.8, label="closed form, linear")

@@ -10,7 +10,7 @@ with all constants.  For every episode n, with the data of the episodes m(n) …
           └────── learning ─────┘    └─────────────────── drift ───────────────────┘
 
 Σ is the uncertainty along the executed episode, a sum over its steps; the norms, γ, B
-and σ are estimated (``driftrl.theory.estimate_constants``) in the kernel of a quick
+and σ are estimated (``driftrl.theory.window_selection``) in the kernel of a quick
 Gaussian process fitted to the run, whatever its agent.
 """
 
@@ -29,18 +29,18 @@ from driftrl.records import load_run
 from driftrl.theory.confidence import (
     Setting,
     drift_coefficient,
-    require_episodes,
     width_of,
 )
-from driftrl.theory.estimate_constants import estimate_constants
 from driftrl.theory.nystrom import RunningSums, fit_features
 from driftrl.theory.regret_bound import (
     RegretTerms,
     episodic_regret_bound,
     optimism_penalty,
     optimism_weight,
+    require_episodes,
 )
 from driftrl.theory.run_data import has_episodes, load_episodes
+from driftrl.theory.window_selection import estimate_constants
 from driftrl.types import Episode
 
 LEARNING, DRIFT = "#0072B2", "#D55E00"
@@ -90,16 +90,14 @@ def empirical_bound(
     features = fit_features(episodes)
     parts = [features.of(episode) for episode in episodes]
     constants = estimate_constants(episodes, clock, features)
-    rewards = np.concatenate([episode.rewards for episode in episodes])
     setting = Setting(
         rkhs_bound=constants.rkhs_bound,
-        noise_std=constants.noise_std,
+        noise_std=constants.noise,
         kernel_bound=max(float((phi**2).sum(axis=1).max()) for phi, _ in parts),
-        outputs=episodes[0].obs.shape[1],
+        outputs=constants.outputs,
         failure_probability=_FAILURE_PROBABILITY,
         steps=max(map(len, episodes)),
-        # The bound counts rewards from 0.
-        reward_max=float(np.ptp(rewards)),
+        reward_max=constants.reward_max,
     )
     sums, numbers = RunningSums(parts), np.arange(1, count + 1)
     pairs = [

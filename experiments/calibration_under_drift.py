@@ -36,7 +36,6 @@ from driftrl.models.kernels import factorise, gram, kernel_named
 from driftrl.theory.confidence import (
     Scheme,
     Setting,
-    calibration_bound,
     drift_coefficient,
     information_gain,
     stale_data_bias,
@@ -231,7 +230,7 @@ def predict_with_bounds(
         )
         coefficient = drift_coefficient(setting, gains[version], n - first, version)
         bounds[f"stationary_{version}"] = np.asarray(width * std)
-        bounds[f"drift_{version}"] = calibration_bound(std, width, coefficient, drift)
+        bounds[f"drift_{version}"] = width * std + coefficient * drift
     ends = settings.steps * np.arange(1, n - first + 1)
     bias = stale_data_bias(kernel, weights, ends, increments)
     bounds["drift_sharp"] = bounds["stationary_corrected"] + bias

@@ -9,7 +9,6 @@ from driftrl.theory.confidence import (
     Scheme,
     Setting,
     Version,
-    calibration_bound,
     confidence_width,
     corrected_confidence_width,
     drift_coefficient,
@@ -45,11 +44,6 @@ def test_widths_of_schemes() -> None:
         # 2 + √(2(4 + log(3·D/0.1)))
         expected = 2 + np.sqrt(2 * (4 + np.log(3 * sets / 0.1)))
         assert width(scheme, "corrected") == pytest.approx(expected)
-
-
-def test_calibration_bound_takes_arrays() -> None:
-    found = calibration_bound([0.1, 0.2], 3.0, 2.0, [1.0, 0.0])
-    np.testing.assert_allclose(found, [2.3, 0.6])
 
 
 def two_episodes_of_stale_data(
@@ -97,7 +91,7 @@ def test_printed_coefficient_is_too_small_for_long_episodes() -> None:
             version=version,
         )
         coefficient = drift_coefficient(setting, gain, 2, version)
-        return float(calibration_bound(std, width, coefficient, 2 * bound))
+        return float(width * std + coefficient * 2 * bound)
 
     assert error == pytest.approx(44.7, abs=0.1)
     assert lemma("printed") == pytest.approx(28.2, abs=0.1)

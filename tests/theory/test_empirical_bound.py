@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftrl.theory.estimate_constants import estimate_constants
 from driftrl.theory.information import gain_of_kernel
 from driftrl.theory.nystrom import fit_features
+from driftrl.theory.window_selection import estimate_constants
 from driftrl.types import Episode
 from factories import driven, script
 

@@ -16,16 +16,12 @@ from driftrl.theory.regret_bound import (
     best_span,
     drift_penalty,
     episodic_regret_bound,
-    informed_span,
     optimism_penalty,
     optimism_weight,
     performance_difference_bound,
     regret_bound,
     regret_orders,
     reward_scale,
-    stationary_regret_bound,
-    trivial_regret,
-    tuned_regret_order,
     tuned_span,
     uncertainty_along,
     uncertainty_bound,
@@ -164,37 +160,28 @@ def test_uncertainty_bound_holds_in_simulation(
 
 
 def test_stationary_bound_is_the_special_case() -> None:
-    terms = regret_bound(
-        SETTING, episodes=9, span=9, variation=0.0, gain=3.0, scheme="keep_all"
-    )
+    rule: dict[str, Any] = {"variation": 0.0, "gain": 3.0, "scheme": "keep_all"}
+    terms = regret_bound(SETTING, episodes=9, span=9, **rule)
     assert float(terms.drift) == 0.0
-    assert stationary_regret_bound(SETTING, episodes=9, gain=3.0) == float(terms.total)
     # Order √(N·γ³): four times the episodes at the same γ, twice the bound.
-    more = stationary_regret_bound(SETTING, episodes=36, gain=3.0)
-    assert more == pytest.approx(2 * float(terms.total))
+    more = regret_bound(SETTING, episodes=36, span=36, **rule)
+    assert float(more.total) == pytest.approx(2 * float(terms.total))
 
 
-def gain_of_span(span: int) -> float:
-    return math.log(1 + 2 * span)
-
-
-def test_best_span_is_the_valley() -> None:
-    choice = best_span(SETTING, episodes=40, variation=1.0, gain_of_span=gain_of_span)
-    assert 1 < choice.span < 40
-    assert choice.bound == choice.terms.total.min()
-    assert choice.trivial == trivial_regret(SETTING, 40) == 80.0
-    assert choice.bound > choice.trivial
-
-
-def test_best_span_shrinks_with_drift() -> None:
+def test_best_span_is_the_valley_and_shrinks_with_drift() -> None:
+    gains = np.log(1 + 2 * np.arange(1, 61))
+    span, bound = best_span(SETTING, 1.0, gains[:40])
+    around = [
+        float(
+            regret_bound(
+                SETTING, episodes=40, span=p, variation=1.0, gain=gains[p - 1]
+            ).total
+        )
+        for p in (span - 1, span, span + 1)
+    ]
+    assert bound == around[1] == min(around)
     spans = [
-        best_span(
-            SETTING,
-            episodes=60,
-            variation=variation,
-            gain_of_span=gain_of_span,
-            version="printed",
-        ).span
+        best_span(SETTING, variation, gains, version="printed")[0]
         for variation in (0.0, 0.01, 0.1, 1.0, 100.0)
     ]
     assert spans == sorted(spans, reverse=True)
@@ -208,14 +195,8 @@ def test_orders_balance_at_the_tuned_span() -> None:
     terms = regret_orders(n, span, 3.0, gain)
     np.testing.assert_allclose(terms.learning, 16**1.375 * n**0.75)
     np.testing.assert_allclose(terms.drift, 3 * terms.learning)
-    np.testing.assert_allclose(terms.total, tuned_regret_order(n, 3.0, gain))
-
-
-@given(st.floats(10, 1e6), st.floats(0.01, 100), st.floats(0.5, 50))
-def test_informed_span_is_the_minimum(n: float, variation: float, gain: float) -> None:
-    span = float(informed_span(n, variation, gain))
-    around = regret_orders(n, span * np.array([0.9, 1.0, 1.1]), variation, gain).total
-    assert around[1] <= around[0] and around[1] <= around[2]
+    # γ^{11/8}·(1 + P_N)·N^{3/4}
+    np.testing.assert_allclose(terms.total, 16**1.375 * (1 + 3.0) * n**0.75)
 
 
 @pytest.mark.parametrize("wrong", [{"span": 9}, {"variation": -1.0}, {"gain": -1.0}])

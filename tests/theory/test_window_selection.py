@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driftrl.errors import InputError
 from driftrl.theory.confidence import Setting
-from driftrl.theory.regret_bound import informed_span, regret_orders
+from driftrl.theory.regret_bound import regret_orders, trivial_regret
 from driftrl.theory.window_selection import Problem, choose, choose_window
 
 SETTING = Setting(steps=10, outputs=2)
@@ -18,7 +18,7 @@ SETTING = Setting(steps=10, outputs=2)
 
 def test_pendulum_by_hand() -> None:
     """γ^{1/4}·√(N/3P) = 265^{1/4}·√(30/63) = 4.0347·0.6901 = 2.784."""
-    found = choose(SETTING, episodes=30, variation=21.0, gain_of_span=lambda p: 265.0)
+    found = choose(SETTING, 21.0, np.full(30, 265.0))
     assert found.informed == pytest.approx(2.7842, abs=1e-3)
     assert found.tuned == pytest.approx(22.099, abs=1e-2)
     assert found.span == 3 and found.order == 3
@@ -26,19 +26,19 @@ def test_pendulum_by_hand() -> None:
     # N·√(γ³/p) and γ·p^{3/2}·P at p = 4.
     assert found.terms.learning[3] == pytest.approx(30 * math.sqrt(265**3 / 4))
     assert found.terms.drift[3] == pytest.approx(265 * 8 * 21)
-    assert found.reset is not None and found.reset.bound > found.reset.trivial
+    assert found.bound is not None and found.bound > trivial_regret(SETTING, 30)
 
 
 def test_growing_gain_asks_for_shorter_spans() -> None:
-    found = choose(SETTING, episodes=30, variation=1.0, gain_of_span=lambda p: 10.0 * p)
+    found = choose(SETTING, 1.0, 10.0 * np.arange(1, 31))
     assert found.gain == 300.0
     assert found.order == 1 < found.span == 13
 
 
 def test_unknown_variation_leaves_the_papers_choice() -> None:
-    found = choose(SETTING, episodes=100, variation=None, gain_of_span=lambda p: 16.0)
+    found = choose(SETTING, None, np.full(100, 16.0))
     assert (found.span, found.tuned, found.terms) == (20, pytest.approx(20.0), None)
-    short = choose(SETTING, episodes=4, variation=None, gain_of_span=lambda p: 1e6)
+    short = choose(SETTING, None, np.full(4, 1e6))
     assert short.span == 4
 
 
@@ -51,9 +51,7 @@ def test_unknown_variation_leaves_the_papers_choice() -> None:
 def test_search_finds_the_closed_form(
     episodes: int, variation: float, gain: float
 ) -> None:
-    found = choose(
-        SETTING, episodes=episodes, variation=variation, gain_of_span=lambda p: gain
-    )
+    found = choose(SETTING, variation, np.full(episodes, gain))
     assert found.informed is not None and found.terms is not None
     clipped = min(max(found.informed, 1.0), float(episodes))
     assert abs(found.span - clipped) < 1.0
@@ -63,7 +61,7 @@ def test_search_finds_the_closed_form(
 def test_half_the_best_span_costs_less_than_twice() -> None:
     """As ``driftrl.theory.backtest`` says: 15 % and 24 %."""
     best, half, twice = regret_orders(400, [20, 10, 40], 1 / 3, 1.0).total
-    assert informed_span(400, 1 / 3, 1.0) == pytest.approx(20)
+    assert choose(SETTING, 1 / 3, np.ones(400)).informed == pytest.approx(20)
     assert (half / best, twice / best) == pytest.approx((1.149, 1.237), abs=1e-3)
 
 

@@ -77,9 +77,9 @@ def _choose(arguments: ChooseArguments) -> None:
         f"σ = {setting.noise_std:.2g} ({source})\n"
     )
     rows: list[list[Any]] = []
-    if result.reset and result.window:
+    if result.terms:
         rows = [
-            ["with all constants", result.reset.span, result.window.span],
+            ["with all constants", result.reset, result.window],
             ["order with γ_p", result.order, result.order],
             ["order with γ_N: γ^¼·√(N/3P)", result.span, result.span],
         ]

@@ -55,14 +55,6 @@ class Setting:
         )
 
 
-def require_episodes(episodes: int) -> None:
-    """Refuse a number of episodes for which there is nothing to choose or to learn."""
-    require(
-        episodes >= 2,
-        f"A bound needs N of at least 2 episodes, received {episodes!r}.",
-    )
-
-
 def data_sets(scheme: Scheme, span: int, episodes: int) -> int:
     """Return how many data sets are begun afresh in N episodes.
 
@@ -166,16 +158,6 @@ def drift_coefficient(
         return np.asarray(2.0 * setting.kernel_bound * np.sqrt(inside) / noise**2)
     samples = count * setting.steps
     return np.asarray(setting.kernel_bound * np.sqrt(samples) / (2.0 * noise))
-
-
-def calibration_bound(
-    std: ArrayLike, width: ArrayLike, coefficient: ArrayLike, drift: ArrayLike
-) -> Float[np.ndarray, "..."]:
-    """Return β·σ(z) + ξ·Σ‖f_{s+1} − f_s‖ (eq:calibration_nonstationary).
-
-    Without drift this is the stationary bound (eq:gp_calibration_stationary).
-    """
-    return np.asarray(np.multiply(width, std) + np.multiply(coefficient, drift))
 
 
 def stale_data_bias(

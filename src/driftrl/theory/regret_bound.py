@@ -18,7 +18,6 @@ the root, which is the same if p divides N and too small if it does not.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,13 +32,8 @@ from driftrl.theory.confidence import (
     Version,
     drift_coefficient,
     exploration_weight,
-    require_episodes,
     width_of,
 )
-
-GainOfSpan = Callable[[int], float]
-"""γ_p for p episodes of data."""
-
 
 # ---- one episode ---------------------------------------------------------------------
 
@@ -184,7 +178,8 @@ def regret_bound(
 ) -> RegretTerms:
     """Return the two terms of Theorem 1 for N episodes, P_N and γ_p of p·T points.
 
-    The span p is the reset period H or the window w; for ``keep_all`` it is N.
+    The span p is the reset period H or the window w; for ``keep_all`` it is N, which
+    without variation is the stationary bound of OMBRL, O(√(N·γ_N³)).
     """
     span = episodes if scheme == "keep_all" else span
     _require_span(episodes, span)
@@ -201,63 +196,32 @@ def regret_bound(
     )
 
 
-def stationary_regret_bound(
-    setting: Setting, *, episodes: int, gain: float, version: Version = "corrected"
-) -> float:
-    """Return the bound of OMBRL without drift: p = N and P_N = 0, O(√(N·γ_N³))."""
-    rule: dict[str, Any] = {"scheme": "keep_all", "span": episodes, "version": version}
-    terms = regret_bound(setting, episodes=episodes, variation=0.0, gain=gain, **rule)
-    return float(terms.total)
-
-
 def trivial_regret(setting: Setting, episodes: int) -> float:
     """Return N·T·R_max, which no regret exceeds; a bound above it says nothing."""
     return episodes * setting.steps * setting.reward_max
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The span p with the smallest bound, and the trade-off it was chosen from."""
-
-    span: int
-    terms: RegretTerms
-    """Learning and drift term for every span 1 … N."""
-    trivial: float
-    """N·T·R_max."""
-
-    @property
-    def bound(self) -> float:
-        """Return the smallest bound."""
-        return float(self.terms.total[self.span - 1])
-
-
 def best_span(
     setting: Setting,
-    *,
-    episodes: int,
     variation: float,
-    gain_of_span: GainOfSpan,
+    gains: Float[np.ndarray, " N"],
     scheme: Scheme = "reset",
     version: Version = "corrected",
-) -> Choice:
-    """Return the reset period or window p of 1 … N for which the bound is smallest.
+) -> tuple[int, float]:
+    """Return the reset period or window p of 1 … N of the smallest bound, and that.
 
-    The shape of the trade-off matters even where the bound itself is far too large to
-    say anything about the regret; ties go to the smaller span.
+    The gains are γ_p for p = 1 … N.  The shape of the trade-off matters even where the
+    bound itself is far too large to say anything about the regret; ties go to the
+    smaller span.
     """
-    require_episodes(episodes)
     rule: dict[str, Any] = {"scheme": scheme, "version": version}
-    rule |= {"episodes": episodes, "variation": variation}
+    rule |= {"episodes": len(gains), "variation": variation}
     bounds = [
-        regret_bound(setting, span=span, gain=gain_of_span(span), **rule)
-        for span in range(1, episodes + 1)
+        float(regret_bound(setting, span=span, gain=gain, **rule).total)
+        for span, gain in enumerate(gains.tolist(), 1)
     ]
-    terms = RegretTerms(
-        np.array([float(one.learning) for one in bounds]),
-        np.array([float(one.drift) for one in bounds]),
-    )
-    best = int(np.argmin(terms.total)) + 1
-    return Choice(best, terms, trivial_regret(setting, episodes))
+    best = int(np.argmin(bounds))
+    return best + 1, bounds[best]
 
 
 def regret_orders(
@@ -273,37 +237,22 @@ def regret_orders(
 
 
 def tuned_span(episodes: ArrayLike, gain: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Return γ^{1/4}·√N, the paper's H up to a constant, which needs no P_N."""
+    """Return γ^{1/4}·√N, the paper's H up to a constant, which needs no P_N.
+
+    The regret is then of order γ^{11/8}·(1 + P_N)·N^{3/4}, sublinear for
+    P_N = o(N^{1/4}) up to γ.  With P_N known, the derivative by p of N·γ^{3/2}·p^{−1/2}
+    + γ·p^{3/2}·P_N is zero at γ^{1/4}·√(N/(3P_N)), for a regret of order
+    γ^{11/8}·P_N^{1/4}·N^{3/4}: sublinear for P_N = o(N).
+    """
     return np.asarray(np.asarray(gain, dtype=np.float64) ** 0.25 * np.sqrt(episodes))
 
 
-def tuned_regret_order(
-    episodes: ArrayLike, variation: ArrayLike, gain: ArrayLike
-) -> Float[np.ndarray, "..."]:
-    """Return γ^{11/8}·(1 + P_N)·N^{3/4}, the order of the regret at ``tuned_span``.
-
-    It is sublinear for P_N = o(N^{1/4}), up to γ.
-    """
-    gain, n = np.asarray(gain, np.float64), np.asarray(episodes, np.float64)
-    return np.asarray(gain**1.375 * (1 + np.asarray(variation)) * n**0.75)
-
-
-def informed_span(
-    episodes: ArrayLike, variation: ArrayLike, gain: ArrayLike
-) -> Float[np.ndarray, "..."]:
-    """Return γ^{1/4}·√(N/(3P_N)), which minimises ``regret_orders`` for a fixed γ.
-
-    Setting the derivative by p of N·γ^{3/2}·p^{−1/2} + γ·p^{3/2}·P_N to zero gives
-    p² = N·√γ/(3P_N).  The regret is then of order γ^{11/8}·P_N^{1/4}·N^{3/4}, sublinear
-    for P_N = o(N) up to γ: knowing the variation is worth a power of it.
-    """
-    variation = np.asarray(variation, dtype=np.float64)
+def require_episodes(episodes: int) -> None:
+    """Refuse a number of episodes for which there is nothing to choose or to learn."""
     require(
-        bool(np.all(variation > 0)),
-        "Without variation no span is too long: P_N must be positive to choose one.",
+        episodes >= 2,
+        f"A bound needs N of at least 2 episodes, received {episodes!r}.",
     )
-    scaled = np.asarray(episodes) / (3.0 * variation)
-    return np.asarray(np.asarray(gain, np.float64) ** 0.25 * np.sqrt(scaled))
 
 
 def _require_span(episodes: int, span: int) -> None:

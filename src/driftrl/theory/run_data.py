@@ -1,10 +1,9 @@
 """The episodes of a recorded run, for analyses that need more than its records."""
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from driftrl.errors import CorruptFile, require
+from driftrl.errors import require
 from driftrl.memory.episodes import load_episode
 from driftrl.records import CONFIG_FILE, Run, load_run
 from driftrl.types import Episode
@@ -42,9 +41,6 @@ def load_episodes(run: Run, newest: int | None = None) -> list[Episode]:
 
 def observation_size(run: Run) -> int:
     """Return the number of observations of a run's agent."""
-    if run.records and has_episodes(run):
-        with contextlib.suppress(CorruptFile):
-            return load_episodes(run, 1)[0].obs.shape[1]
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a custom environment
         return environment["observations"]

@@ -8,12 +8,13 @@ alone, the data give a lower bound: the smallest norm of any function through th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
-from driftrl.errors import positive, require
+from driftrl.errors import require
 
 KernelFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """k(X, Z): the matrix [k(x_i, z_j)] of two sets of rows."""
@@ -39,21 +40,6 @@ class Expansion:
         squares = np.sum(self.coefficients * (gram @ self.coefficients), axis=0)
         return np.sqrt(np.maximum(squares, 0.0))
 
-    def minus(self, other: "Expansion") -> "Expansion":
-        """Return the difference, on the centres of both."""
-        return Expansion(
-            self.kernel,
-            np.concatenate([self.centres, other.centres]),
-            np.concatenate([self.coefficients, -other.coefficients]),
-        )
-
-
-def increments(functions: Sequence[Expansion]) -> Float[np.ndarray, "K S"]:
-    """Return ‖f_{n+1,j} − f_{n,j}‖ for n = 1 … N−1, exactly."""
-    require(len(functions) >= 2, "A variation needs at least two functions.")
-    pairs = zip(functions[1:], functions[:-1], strict=True)
-    return np.stack([later.minus(former).norms() for later, former in pairs])
-
 
 def norm_from_values(
     kernel: KernelFunction,
@@ -78,45 +64,24 @@ def variation_of_systems(
     kernel: KernelFunction,
     points: Float[np.ndarray, "N D"],
     values: Sequence[Float[np.ndarray, "N S"]],
-) -> tuple[float, Float[np.ndarray, " K"]]:
+) -> float:
     """Estimate P_N from what consecutive frozen systems answer at the same points.
 
-    Returns:
-        The estimate of P_N, a lower bound for the RKHS of this kernel, and the
-        estimate of every increment, its outputs added.
+    It is a lower bound for the RKHS of this kernel.
     """
     require(len(values) >= 2, "A variation needs at least two systems.")
-    pairs = zip(values[1:], values[:-1], strict=True)
-    found = [
-        float(norm_from_values(kernel, points, later - former).sum())
-        for later, former in pairs
-    ]
-    return sum(found), np.array(found)
+    increments = [later - former for former, later in pairwise(values)]
+    return sum(float(norm_from_values(kernel, points, g).sum()) for g in increments)
 
 
-def affine_variation(
-    direction_norms: Float[np.ndarray, " S"], thetas: Sequence[float] | np.ndarray
+def pendulum_variation(
+    thetas: Sequence[float] | np.ndarray, mass: float, length: float, time_step: float
 ) -> float:
-    """Return P_N = Σ_j ‖g_j‖·Σ_n |θ_{n+1} − θ_n| of dynamics f + θ·g.
+    """Return P_N of the pendulum with torque limit θ for the linear kernel z·z'.
 
-    The pendulum is of this kind in its torque limit θ, as long as its speed is not
-    clipped: with the action a, g = (3/(m·l²))·a·dt for the speed and g·dt for the
-    angle, see ``pendulum_direction``.
+    Its dynamics are f + θ·g as long as its speed is not clipped, with g linear in the
+    action a alone: 3·dt/(m·l²)·a for the speed, and dt times that for the angle.  These
+    slopes are the norms of g, and P_N is their sum times Σ_n |θ_{n+1} − θ_n|.
     """
-    theta = np.asarray(thetas, dtype=np.float64)
-    return float(np.sum(direction_norms) * np.abs(np.diff(theta)).sum())
-
-
-def pendulum_direction(
-    mass: float, length: float, time_step: float
-) -> Float[np.ndarray, " 2"]:
-    """Return ∂(angle', speed')/∂θ per unit of action: (3·dt²/(m·l²), 3·dt/(m·l²)).
-
-    Both are linear in the action alone, so with the linear kernel k(z, z') = z·z' these
-    slopes *are* the RKHS norms of g, and P_N is closed: the sum of the two times
-    Σ|θ_{n+1} − θ_n|.
-    """
-    for name, value in (("mass", mass), ("length", length), ("time step", time_step)):
-        positive(f"The pendulum's {name}", value)
-    speed = 3.0 * time_step / (mass * length**2)
-    return np.array([speed * time_step, speed])
+    slope = 3.0 * time_step / (mass * length**2)
+    return float((slope * time_step + slope) * np.abs(np.diff(thetas)).sum())

@@ -15,6 +15,7 @@ The third is recommended.  γ_p of the first and second grows so fast over the f
 episodes that the learning term hardly falls with p, however useful more data are.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,22 +23,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.errors import at_least, require
-from driftrl.theory.confidence import Setting, require_episodes
-from driftrl.theory.estimate_constants import estimate_constants, gain_curve
-from driftrl.theory.information import growth_rate, scaled_rate
+from driftrl.errors import at_least, positive, require
+from driftrl.models.kernels import gram, kernel_named
+from driftrl.theory.confidence import Setting
+from driftrl.theory.information import (
+    greedy_information_gain,
+    growth_rate,
+    scaled_rate,
+)
+from driftrl.theory.nystrom import Features, Sums, fit_features, posterior
 from driftrl.theory.regret_bound import (
-    Choice,
-    GainOfSpan,
     RegretTerms,
     best_span,
     regret_orders,
+    require_episodes,
+    trivial_regret,
     tuned_span,
 )
 from driftrl.types import Episode
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# Inputs that greedy selection chooses from, and the most that it picks.
+_CANDIDATES, _MAX_POINTS = 1500, 1000
+# Prior size of the displacement in units of the dynamics; the evidence selects one.
+_REACHES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,27 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Constants:
+    """The fields of ``Problem`` that a run's data give.
+
+    In standard deviations of the changes; σ in units of the prior's.
+    """
+
+    episodes: int
+    steps: int
+    outputs: int
+    dimension: int
+    gain: float
+    """Information gain of the data at hand, averaged over outputs."""
+    variation: float
+    rkhs_bound: float
+    """The largest norm of an output."""
+    noise: float
+    reward_max: float
+    """Range of the rewards: the bound counts them from 0."""
+
+
+@dataclass(frozen=True)
 class Tradeoff:
     """The bound over the span p: H for resets, w for a window."""
 
@@ -91,12 +123,13 @@ class Tradeoff:
     """The order with γ_N, for p = 1 … N; None without P_N."""
     order: int | None = None
     """The p of the smallest order with γ_p."""
-    reset: Choice | None = None
-    """The bound with all constants under resets."""
-    window: Choice | None = None
-    """The same under a sliding window."""
-    estimated: dict[str, Any] | None = None
-    """Constants estimated from a run, by the names of ``Problem``."""
+    reset: int | None = None
+    """The H of the smallest bound with all constants."""
+    window: int | None = None
+    """The w likewise."""
+    bound: float | None = None
+    """That bound for resets every ``reset`` episodes."""
+    estimated: Constants | None = None
 
     @property
     def tuned_span(self) -> int:
@@ -106,9 +139,9 @@ class Tradeoff:
     def document(self) -> dict[str, Any]:
         """Return everything as JSON types."""
         constants = curve = None
-        if self.reset and self.window and self.terms:
-            constants = {"H": self.reset.span, "w": self.window.span}
-            constants |= {"bound": self.reset.bound, "trivial": self.reset.trivial}
+        if self.terms:
+            constants = {"H": self.reset, "w": self.window, "bound": self.bound}
+            constants["trivial"] = trivial_regret(self.setting, self.episodes)
             terms = asdict(self.terms)
             curve = {name: values.tolist() for name, values in terms.items()}
         return {
@@ -118,7 +151,7 @@ class Tradeoff:
             "variation": self.variation,
             "gain": self.gain,
             "setting": asdict(self.setting),
-            "estimated": self.estimated,
+            "estimated": self.estimated and asdict(self.estimated),
             "with_constants": constants,
             "order": self.order,
             "order_with_gain_of_all": self.informed,
@@ -140,9 +173,9 @@ def choose_window(
         thetas: θ of each of them, if known.
     """
     growth_rate(problem.kernel, 2, 1)  # refuses a kernel without a known rate
-    estimated = _estimate(data, thetas) if data else {}
+    estimated = estimate_constants(data, thetas) if data else None
     given = {name: value for name, value in vars(problem).items() if value is not None}
-    values = estimated | given
+    values = (vars(estimated) if estimated else {}) | given
     missing = [n for n in ("episodes", "dimension", "steps") if n not in values]
     require(
         not missing,
@@ -162,7 +195,7 @@ def choose_window(
     variation = problem.variation
     if estimated and variation is None:
         # The same drift per episode in a run of another length.
-        pace = estimated["variation"] / (estimated["episodes"] - 1)
+        pace = estimated.variation / (estimated.episodes - 1)
         variation = pace * (episodes - 1)
     # γ_p: greedy where that is quick, else the known rate through one γ.
     curve = np.empty(0)
@@ -180,28 +213,20 @@ def choose_window(
     gains = scaled_rate(problem.kernel, np.maximum(2, points), dimension, anchor)
     near = points <= len(curve)
     gains[near] = curve[points[near] - 1]
-    tradeoff = choose(
-        setting,
-        episodes=episodes,
-        variation=variation,
-        gain_of_span=lambda span: float(gains[span - 1]),
-    )
-    return replace(tradeoff, estimated=estimated or None)
+    return replace(choose(setting, variation, gains), estimated=estimated)
 
 
 def choose(
-    setting: Setting,
-    *,
-    episodes: int,
-    variation: float | None,
-    gain_of_span: GainOfSpan,
+    setting: Setting, variation: float | None, gains: Float[np.ndarray, " N"]
 ) -> Tradeoff:
     """Return the trade-off of a run of N episodes from all constants.
 
-    Without P_N only the paper's H ∝ γ_N^{1/4}·√N is known.
+    Args:
+        setting: The constants.
+        variation: P_N; without it only the paper's H ∝ γ_N^{1/4}·√N is known.
+        gains: γ_p for p = 1 … N.
     """
-    require_episodes(episodes)
-    gain = gain_of_span(episodes)
+    episodes, gain = len(gains), float(gains[-1])
     tuned = float(tuned_span(episodes, gain))
     if variation is None:
         unknown = Tradeoff(setting, episodes, None, gain, 1, None, tuned)
@@ -209,13 +234,8 @@ def choose(
     at_least("The variation P_N", variation, 0)
     spans = np.arange(1, episodes + 1)
     terms = regret_orders(episodes, spans, variation, gain)
-    gains = np.array([gain_of_span(int(span)) for span in spans])
     growing = regret_orders(episodes, spans, variation, gains)
-    known: dict[str, Any] = {"episodes": episodes, "variation": variation}
-    known["gain_of_span"] = gain_of_span
-    reset, window = (
-        best_span(setting, scheme=scheme, **known) for scheme in ("reset", "window")
-    )
+    reset, bound = best_span(setting, variation, gains, "reset")
     return Tradeoff(
         setting=setting,
         episodes=episodes,
@@ -227,31 +247,100 @@ def choose(
         terms=terms,
         order=int(spans[np.argmin(growing.total)]),
         reset=reset,
-        window=window,
+        window=best_span(setting, variation, gains, "window")[0],
+        bound=bound,
     )
 
 
-def _estimate(
-    data: Sequence[Episode], thetas: Float[np.ndarray, " N"] | None
-) -> dict[str, Any]:
-    """Estimate the constants of the bound from a run, by the names of ``Problem``."""
-    require(len(data) >= 2, f"Estimating P_N takes 2 episodes, found {len(data)}.")
-    known = thetas is not None and bool(np.isfinite(thetas).all())
-    constants = estimate_constants(data, thetas if known else None)
-    outputs, actions = data[0].obs.shape[1], data[0].actions.shape[1]
-    rewards = np.concatenate([episode.rewards for episode in data])
-    return {
-        "episodes": len(data),
-        "steps": round(sum(map(len, data)) / len(data)),
-        "outputs": outputs,
-        "dimension": outputs + actions,
-        "gain": constants.gain,
-        "variation": constants.variation,
-        "rkhs_bound": constants.rkhs_bound,
-        "noise": constants.noise_std,
-        # The bound counts rewards from 0.
-        "reward_max": float(np.ptp(rewards)),
-    }
+# ---- constants -----------------------------------------------------------------------
+
+
+def estimate_constants(
+    episodes: Sequence[Episode],
+    thetas: Float[np.ndarray, " N"] | None = None,
+    features: Features | None = None,
+) -> Constants:
+    """Estimate γ_N, P_N, B and σ in the norm of a kernel fitted to a run.
+
+    The dynamics are taken to move along one direction, f_n = f + c_n·g, for a clock c:
+    θ where it is known and the number of the episode where it is not.  Then
+    P_N = Σ_j ‖g_j‖·Σ_n |c_{n+1} − c_n|, and one regression on (φ, c_n·φ) finds g.  If
+    an unknown θ goes back and forth, this is too small.
+
+    Norms are those of the kernel with the prior variance of largest evidence; the
+    features φ are fitted to the episodes unless they are given.
+    """
+    count = len(episodes)
+    require(count >= 2, f"Estimating P_N takes 2 episodes, found {count}.")
+    clock = np.arange(count, dtype=np.float64)
+    if thetas is not None and np.isfinite(thetas).all():
+        clock = thetas
+    features = features or fit_features(episodes)
+    travelled = float(np.abs(np.diff(clock)).sum())
+    extent = float(np.ptp(clock)) or 1.0
+    moments = _moments(features, episodes, (clock - clock.mean()) / extent)
+    fits = [(posterior(_with_reach(moments, reach)), reach) for reach in _REACHES]
+    belief, reach = max(fits, key=lambda one: float(one[0].evidence.sum()))
+    weights = belief.basis @ belief.weights
+    prior_std = np.sqrt(belief.noise / belief.level)
+    still, moved = np.linalg.norm(np.split(weights, 2), axis=1) / prior_std
+    size = len(weights) // 2
+    values = np.maximum(np.linalg.eigvalsh(moments.gram[:size, :size]), 0.0)
+    gains = 0.5 * np.log1p(values[:, None] / belief.level).sum(axis=0)
+    outputs, actions = episodes[0].obs.shape[1], episodes[0].actions.shape[1]
+    rewards = np.concatenate([episode.rewards for episode in episodes])
+    return Constants(
+        episodes=count,
+        steps=round(sum(map(len, episodes)) / count),
+        outputs=outputs,
+        dimension=outputs + actions,
+        gain=float(gains.mean()),
+        variation=reach * float(moved.sum()) * travelled / extent,
+        rkhs_bound=float(still.max()),
+        noise=float(np.sqrt(belief.level).mean()),
+        reward_max=float(np.ptp(rewards)),
+    )
+
+
+def _moments(
+    features: Features, episodes: Sequence[Episode], times: Float[np.ndarray, " N"]
+) -> Sums:
+    """Return the sums of the features (φ, c·φ) over all episodes."""
+    parts = [features.of(episode) for episode in episodes]
+    return functools.reduce(
+        Sums.plus,
+        (
+            Sums.of(np.concatenate([phi, time * phi], axis=1), y)
+            for (phi, y), time in zip(parts, times, strict=True)
+        ),
+    )
+
+
+def _with_reach(moments: Sums, reach: float) -> Sums:
+    """Return the sums for features (φ, r·c·φ): r is the prior size of what moved."""
+    scale = np.repeat([1.0, reach], len(moments.gram) // 2)[:, None]
+    return replace(
+        moments, gram=scale * moments.gram * scale.T, cross=scale * moments.cross
+    )
+
+
+def gain_curve(
+    kernel_name: str, dimension: int, length_scale: float, noise_std: float, points: int
+) -> Float[np.ndarray, " M"]:
+    """Return greedy γ_1 … γ_M over inputs with a std of 1 in every dimension.
+
+    The inputs are uniform in a cube.  M is ``points``, at most 1,000; beyond that use
+    ``driftrl.theory.information.scaled_rate``.
+    """
+    positive("The length scale", length_scale)
+    kernel = kernel_named(kernel_name)
+    half = np.sqrt(3.0)
+    drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
+    matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
+    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std).curve
+
+
+# ---- figure --------------------------------------------------------------------------
 
 
 Sweep = tuple[str, Sequence[float], Sequence[float], Sequence[float]]
