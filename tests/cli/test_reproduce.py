@@ -29,15 +29,15 @@ class Started:
         self.studies.append((study.name, study.preset, out))
         return self.status
 
-    def report(self, arguments: Any) -> None:
-        self.reports += [(path, arguments.returns) for path in arguments.directories]
+    def report(self, directories: tuple[Path, ...], *, returns: bool) -> None:
+        self.reports += [(path, returns) for path in directories]
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     found = Started()
     monkeypatch.setattr(reproduce, "run_study", found.run)
-    monkeypatch.setattr("driftrl.cli.report.print_report", found.report)
+    monkeypatch.setattr("driftrl.cli.report.main", found.report)
     speed = "driftrl.training.speed"
     monkeypatch.setattr(f"{speed}.product_rate", lambda: REFERENCE_RATE)
     # The real one makes networks to know their size.

@@ -79,12 +79,6 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return capsys.readouterr().out
 
 
-def test_overview_and_unknown_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
-    assert all(name in answer(capsys) for name in ("choose", "recommend", "audit"))
-    assert main(["theory", "chose"]) == 2
-    assert "'choose'" in capsys.readouterr().err
-
-
 def test_choose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "figures" / "tradeoff.png"
     asked = ["choose", *PROBLEM, "--variation", "21"]

@@ -201,7 +201,7 @@ def test_what_can_not_be_watched(
     (tmp_path / "empty").mkdir()
     for name in ("none", "study.toml", "empty"):
         with pytest.raises(InputError):
-            watch.main([str(tmp_path / name)])
+            watch.main(tmp_path / name)
     # A study that can't be read shows the runs that are there.
     (study / "study.toml").write_text(STUDY.replace("sw-ombrl", "sw-ombr"))
     assert main(["watch", str(study)]) == 1
@@ -227,7 +227,7 @@ def test_it_refreshes_until_all_have_ended_or_ctrl_c(
     console = Console(force_terminal=True, width=120, file=io.StringIO())
     monkeypatch.setattr(watch, "Console", lambda highlight: console)
     monkeypatch.setattr("driftrl.cli.watch.time.sleep", sleep)
-    assert watch.main([str(tmp_path)]) == 0
+    assert watch.main(tmp_path) == 0
     shown = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert waits == [2.0, 2.0] and "2/4" in shown
     assert ("4/4" in shown) != interrupts

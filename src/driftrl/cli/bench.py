@@ -2,20 +2,11 @@
 
 import os
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from driftrl.cli.options import parse, print_json, print_table
+from driftrl.cli.options import print_json, print_table
 from driftrl.config.deep import EnsembleAgentConfig, LearningConfig, SACConfig
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """How to print."""
-
-    json: bool = False
-    """Print one JSON document instead of a table."""
-
 
 _PLAIN = EnsembleAgentConfig(learning=LearningConfig(model_updates=1, policy_updates=5))
 _SMALL = SACConfig(hidden=(64, 64), batch_size=128, critic="residual")
@@ -28,13 +19,14 @@ SETTINGS = {
 }
 
 
-def main(argv: list[str]) -> int:
-    """Measure and print."""
-    summary = (
-        "Time updates of the deep agent (1 of the model, rollouts of K = 2, 5 of the "
-        "policy), beside the rate of matrix products on this machine."
-    )
-    arguments = parse(Arguments, argv, "bench", summary)
+def main(*, json: bool = False) -> None:
+    """Time updates of the deep agent, beside the rate of matrix products.
+
+    An update is one of the model, rollouts of K = 2 and 5 of the policy.
+
+    Args:
+        json: Print one JSON document instead of a table.
+    """
     from driftrl.training.speed import product_rate, update_flops, update_seconds
 
     sizes, rate, updates = (3, 1), product_rate(), {}
@@ -43,9 +35,9 @@ def main(argv: list[str]) -> int:
         speed = {"gflops": flops / seconds / 1e9, "share": flops / seconds / rate}
         updates[name] = {"update_ms": 1e3 * seconds, "flops": flops, **speed}
     machine = {"processor": processor(), "product_gflops": rate / 1e9}
-    if arguments.json:
+    if json:
         print_json({**machine, "updates": updates})
-        return 0
+        return
     print(f"{processor()}, {os.cpu_count()} cores, one thread")
     print(f"Matrix products of 256 × 256: {rate / 1e9:.1f} GFLOP/s\n")
     rows = [
@@ -53,7 +45,6 @@ def main(argv: list[str]) -> int:
         for name, u in updates.items()
     ]
     print_table(["networks", "ms an update", "GFLOP/s", "of products'"], rows)
-    return 0
 
 
 def processor() -> str:

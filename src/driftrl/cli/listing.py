@@ -1,11 +1,11 @@
 """``driftrl list``: tasks, methods, schedules, parameters, studies."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from driftrl.cli.options import parse, print_json, print_table
+from driftrl.cli.options import print_json, print_table
 from driftrl.cli.progress import duration
 from driftrl.config.toml import to_dict
 from driftrl.drift.schedules import SCHEDULES
@@ -13,43 +13,32 @@ from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 
 Row = dict[str, Any]
+What = Literal["tasks", "methods", "schedules", "parameters", "studies"]
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What to list, and how."""
+def main(what: Annotated[What, tyro.conf.Positional], *, json: bool = False) -> None:
+    """List tasks, methods, schedules, studies, or parameters that can drift.
 
-    what: Annotated[
-        Literal["tasks", "methods", "schedules", "parameters", "studies"],
-        tyro.conf.Positional,
-    ]
-    """What to list."""
-    json: bool = False
-    """Print one JSON document instead of a table."""
+    Parameters are those of MuJoCo tasks (environment.parameter).
 
-
-def main(argv: list[str]) -> int:
-    """List tasks, methods, schedules, parameters or studies."""
-    summary = (
-        "List the tasks, methods, schedules, studies, or the parameters of a MuJoCo "
-        "task that can drift (environment.parameter)."
-    )
-    arguments = parse(Arguments, argv, "list", summary)
-    if arguments.json and arguments.what == "tasks":
+    Args:
+        what: What to list.
+        json: Print one JSON document instead of a table.
+    """
+    if json and what == "tasks":
         print_json([to_dict(task) for task in TASKS.values()])
-        return 0
-    rows = _LISTINGS[arguments.what]()
-    if arguments.json:
+        return
+    rows = _LISTINGS[what]()
+    if json:
         print_json(rows)
-        return 0
+        return
     print_table(list(rows[0]), [list(row.values()) for row in rows])
-    if arguments.what == "tasks":
+    if what == "tasks":
         print(
             "\nH and w count episodes, or transitions if the schedule counts steps.\n"
             "The time is roughly that of one run on one core.\n"
             "`driftrl list tasks --json` has notes on what the paper leaves open."
         )
-    return 0
 
 
 def _tasks() -> list[Row]:

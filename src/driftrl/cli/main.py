@@ -78,7 +78,12 @@ def _dispatch(argv: list[str]) -> int:
     add_search_directory(os.getcwd())
     prepare(os.environ)  # before JAX is imported
     module = _MODULES.get(command, command.replace("-", "_"))
-    return importlib.import_module(f"driftrl.cli.{module}").main(argv[1:])
+    function = importlib.import_module(f"driftrl.cli.{module}").main
+    if command == "run":  # its flags depend on the task
+        return function(argv[1:])
+    from driftrl.cli.options import call
+
+    return call(function, argv[1:], command) or 0
 
 
 def _overview() -> str:

@@ -4,55 +4,50 @@ import functools
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints
+from dataclasses import is_dataclass
+from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-T = TypeVar("T")
 LEAST_WIDTH = 132
 """Of tables: folding words is worse than a line that the terminal wraps."""
 
 
-def parse(arguments: type[T], argv: list[str], command: str, summary: str) -> T:
-    """Parse ``argv`` into a dataclass; wrong input ends the program with status 2."""
-    tidy_help(arguments)
-    return tyro.cli(
-        arguments,
-        args=argv,
-        prog=f"driftrl {command}",
-        description=summary,
-        config=(
+def call(command: Any, argv: list[str], name: str) -> Any:
+    """Call a function with the flags in ``argv``; bad ones end the program, status 2.
+
+    The function's docstring is the help.  A table of functions is one of subcommands.
+    """
+    options: Any = {
+        "prog": f"driftrl {name}",
+        "args": argv,
+        "config": (
             tyro.conf.FlagCreatePairsOff,
             tyro.conf.DisallowNone,
+            tyro.conf.OmitArgPrefixes,
             tyro.conf.PositionalMetavarFromFieldName,
         ),
-    )
-
-
-def tidy_help(arguments: type | Any) -> None:
-    """Show defaults only where there is one.
-
-    Args:
-        arguments: A dataclass, or an instance whose nested ones are tidied as well.
-    """
-    _tidy_class(arguments if isinstance(arguments, type) else type(arguments))
-    for item in fields(arguments):
-        value = getattr(arguments, item.name, None)
-        if is_dataclass(value):
-            tidy_help(value)
+    }
+    if isinstance(command, dict):
+        for function in command.values():
+            tidy_help(function)
+        return tyro.extras.subcommand_cli_from_dict(command, **options)
+    tidy_help(command)
+    return tyro.cli(command, **options)
 
 
 @functools.cache
-def _tidy_class(cls: Any) -> None:
-    hints = get_type_hints(cls, include_extras=True)
-    for name in vars(cls).get("__annotations__", {}).keys() & {
-        item.name for item in fields(cls)
-    }:
-        shown = tyro.conf.arg(help_behavior_hint=_default_hint)
-        cls.__annotations__[name] = Annotated[hints[name], shown]
+def tidy_help(target: Any) -> None:
+    """Show defaults of a function or a dataclass only where there is one."""
+    hints = get_type_hints(target, include_extras=True)
+    for name in target.__annotations__:
+        if is_dataclass(hints[name]):
+            tidy_help(hints[name])
+        if get_origin(hints[name]) is not ClassVar:
+            shown = tyro.conf.arg(help_behavior_hint=_default_hint)
+            target.__annotations__[name] = Annotated[hints[name], shown]
 
 
 def _default_hint(default: str) -> str:

@@ -1,37 +1,31 @@
 """``driftrl regret``: the cumulative dynamic regret of recorded runs."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from driftrl.cli.options import parse, print_json, print_table, warn
+from driftrl.cli.options import print_json, print_table, warn
 from driftrl.cli.progress import number, oracle_progress
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Which results, and how to print them."""
+def main(
+    directories: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    *,
+    oracle: str | None = None,
+    json: bool = False,
+) -> None:
+    """Print the cumulative dynamic regret of recorded runs, method by method.
 
-    directories: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Directory of a study or of a single run, or several."""
-    oracle: str | None = None
-    """J*(θ) as module:function or as a CSV file with the columns theta and value."""
-    json: bool = False
-    """Print one JSON document instead of tables."""
-
-
-def main(argv: list[str]) -> int:
-    """Print the regret of recorded runs."""
-    summary = "Print the cumulative dynamic regret of recorded runs, method by method."
-    arguments = parse(Arguments, argv, "regret", summary)
+    Args:
+        directories: Directory of a study or of a single run, or several.
+        oracle: J*(θ) as module:function, or CSV file with columns theta and value.
+        json: Print one JSON document instead of tables.
+    """
     from driftrl.analysis.load import read_results
     from driftrl.analysis.regret import oracle_warnings, regret
 
-    results = read_results(
-        arguments.directories, oracle=arguments.oracle, progress=oracle_progress()
-    )
+    results = read_results(directories, oracle=oracle, progress=oracle_progress())
     table = regret(results.frame)
     parts = table.partition_by("problem", as_dict=True, maintain_order=True)
     known = {str(problem): rows.to_dicts() for (problem,), rows in parts.items()}
@@ -46,10 +40,10 @@ def main(argv: list[str]) -> int:
     ]
     for note in notes:
         warn(note)
-    if arguments.json:
+    if json:
         about = {"oracles": dict(results.oracles), "not_started": results.not_started}
         print_json({"regret": table.to_dicts(), **about, "notes": notes})
-        return 0
+        return
     for problem, rows in known.items():
         print(f"{problem}: R_N after N = {rows[0]['episodes']} episodes")
         print(f"{results.oracles[problem]}\n")
@@ -57,7 +51,6 @@ def main(argv: list[str]) -> int:
         columns += [f"minus {rows[0]['baseline']}", "95 % t, paired"]
         print_table([*columns, "short of J*", "minutes"], [_cells(row) for row in rows])
         print()
-    return 0
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:

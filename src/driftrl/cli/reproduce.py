@@ -1,14 +1,13 @@
 """``driftrl reproduce``: a figure of the paper, from the plan to the report."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from driftrl.cli import report
-from driftrl.cli.options import parse, print_table
+from driftrl.cli.options import print_table
 from driftrl.cli.progress import duration
 from driftrl.cli.study import run_study, workers_for
 from driftrl.config.toml import read_toml
@@ -33,52 +32,46 @@ Plan = tuple[Study, Path, Path]
 _RETURNS_ONLY = ("rccar",)  # the paper shows no regret there, which needs J*
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Which figure, how large, and where."""
-
+def main(
     figure: Annotated[
         Literal["fig1", "fig2", "fig3", "rccar", "ablation"], tyro.conf.Positional
-    ]
-    """Which figure of the paper; docs/reproduce.md says what each came out as."""
-    preset: Literal["laptop", "paper"] = "laptop"
-    """The paper's settings, or smaller ones for a laptop."""
-    out: Path = Path("runs")
-    """Directory in which each study of the figure has its own."""
-    workers: int | None = None
-    """Runs at once (default: the number of cores)."""
-    returns: bool = False
-    """Report returns only; train no oracle for the regret."""
-    yes: bool = False
-    """Start without asking."""
+    ],
+    *,
+    preset: Literal["laptop", "paper"] = "laptop",
+    out: Path = Path("runs"),
+    workers: int | None = None,
+    returns: bool = False,
+    yes: bool = False,
+) -> int:
+    """Make a figure of the paper: print the plan, ask, run, report.
 
-
-def main(argv: list[str]) -> int:
-    """Print the plan, ask, run the studies of a figure and report on them."""
-    summary = "Make a figure of the paper: print the plan, ask, run, report."
-    arguments = parse(Arguments, argv, "reproduce", summary)
-    shown, studies = FIGURES[arguments.figure]
-    workers = workers_for(arguments.workers)
-    plans = [_plan(name, arguments) for name in studies]
-    print(f"{arguments.figure}: {shown}.\n")
-    unfinished = _print_plans(plans, workers)
-    if unfinished and not arguments.yes and not _agreed():
+    Args:
+        figure: Which figure of the paper; docs/reproduce.md says what each came out as.
+        preset: The paper's settings, or smaller ones for a laptop.
+        out: Directory in which each study of the figure has its own.
+        workers: Runs at once (default: the number of cores).
+        returns: Report returns only; train no oracle for the regret.
+        yes: Start without asking.
+    """
+    shown, studies = FIGURES[figure]
+    at_once = workers_for(workers)
+    plans = [_plan(name, preset, out) for name in studies]
+    print(f"{figure}: {shown}.\n")
+    unfinished = _print_plans(plans, at_once)
+    if unfinished and not yes and not _agreed():
         print("Nothing was started.")
         return 0
-    status = 0
-    for plan in plans:
-        status = max(status, run_study(*plan, LocalEngine(workers)))
-    returns = arguments.returns or arguments.figure in _RETURNS_ONLY
-    for _, _, out in plans:
-        report.print_report(report.Arguments((out,), returns=returns))
+    status = max(run_study(*plan, LocalEngine(at_once)) for plan in plans)
+    for _, _, directory in plans:
+        report.main((directory,), returns=returns or figure in _RETURNS_ONLY)
     return status
 
 
-def _plan(name: str, arguments: Arguments) -> Plan:
-    path, preset = find_study(name), arguments.preset
+def _plan(name: str, preset: str, out: Path) -> Plan:
+    path = find_study(name)
     if preset not in read_toml(path).get("presets", {}):
-        return read_study(path), path, arguments.out / name
-    return read_study(path, preset), path, arguments.out / f"{name}-{preset}"
+        return read_study(path), path, out / name
+    return read_study(path, preset), path, out / f"{name}-{preset}"
 
 
 def _print_plans(plans: list[Plan], workers: int) -> int:

@@ -1,7 +1,7 @@
 """``driftrl robot``: serve a machine, or its simulated twin, to a learner."""
 
 import signal
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import tyro
 
-from driftrl.cli.options import parse
 from driftrl.errors import InputError, at_least, require
 from driftrl.records import read_settings
 from driftrl.robot.controller import Controller, run_policy
@@ -24,117 +23,109 @@ if TYPE_CHECKING:
     from driftrl.exported import Policy
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arguments(Timing):
-    """What to serve, where, how fast, and within which limits."""
+def main(
+    task: Annotated[str, tyro.conf.Positional],
+    *,
+    timing: Timing,
+    address: str = "tcp://127.0.0.1:5557",
+    token_file: Path | None = None,
+    config: Path | None = None,
+    steps: int | None = None,
+    episodes: int | None = None,
+    stop: tuple[float, ...] = (),
+    rate_limit: float = 2.0,
+    bounds: tuple[str, ...] = (),
+    frozen: int = 0,
+    policy: Path | None = None,
+    log: Path | None = None,
+) -> None:
+    """Run a task's twin, or a machine of your own, as a robot in real time.
 
-    task: Annotated[str, tyro.conf.Positional]
-    """A task (`driftrl list tasks`), or your own environment: MODULE:FACTORY."""
-    address: str = "tcp://127.0.0.1:5557"
-    """Where to listen.  An address that other machines reach needs a token."""
-    token_file: Path | None = None
-    """File with the shared token (default: the variable DRIFTRL_ROBOT_TOKEN)."""
-    config: Path | None = None
-    """A run's config.toml: its environment and drift are the twin's."""
-    steps: int | None = None
-    """Actions in an episode, for an environment that does not say."""
-    episodes: int | None = None
-    """End after so many episodes (default: at Ctrl-C)."""
-    stop: tuple[float, ...] = ()
-    """The action that brings the machine to rest (default: zeros)."""
-    rate_limit: float = 2.0
-    """Largest change of an action from one period to the next; 2 is no limit."""
-    bounds: tuple[str, ...] = ()
-    """Where entries of the observation must stay, as INDEX:LOW:HIGH."""
-    frozen: int = 0
-    """So many equal observations in a row mean stuck sensors; 0 is off."""
-    policy: Path | None = None
-    """Drive with this exported policy instead of serving a learner."""
-    log: Path | None = None
-    """Append every event to this file, a line of JSON each."""
+    A learner learns on it by `driftrl run … --robot ADDRESS`.
 
-
-def main(argv: list[str]) -> int:
-    """Serve a machine until Ctrl-C, then print how it went."""
-    summary = (
-        "Run a task's twin, or a machine of your own, as a robot in real time, for a "
-        "learner (`driftrl run … --robot ADDRESS`) to learn on."
-    )
-    arguments = parse(Arguments, argv, "robot", summary)
-    for name in ("episodes", "steps"):
-        if (value := getattr(arguments, name)) is not None:
+    Args:
+        task: A task (`driftrl list tasks`), or your own environment: MODULE:FACTORY.
+        timing: Its clock.
+        address: Where to listen.  An address that other machines reach needs a token.
+        token_file: File with the token (default: the variable DRIFTRL_ROBOT_TOKEN).
+        config: A run's config.toml: its environment and drift are the twin's.
+        steps: Actions in an episode, for an environment that does not say.
+        episodes: End after so many episodes (default: at Ctrl-C).
+        stop: The action that brings the machine to rest (default: zeros).
+        rate_limit: Largest change of an action in one period; 2 is no limit.
+        bounds: Where entries of the observation must stay, as INDEX:LOW:HIGH.
+        frozen: So many equal observations in a row mean stuck sensors; 0 is off.
+        policy: Drive with this exported policy instead of serving a learner.
+        log: Append every event to this file, a line of JSON each.
+    """
+    for name, value in (("episodes", episodes), ("steps", steps)):
+        if value is not None:
             at_least(f"--{name}", value, 1)
-    machine, observed = _machine(arguments)
+    machine, observed = _machine(task, config, steps)
     assert isinstance(observed, gymnasium.spaces.Box)
+    sensors = observed.low.astype(np.float64), observed.high.astype(np.float64)
     limits = Limits(
-        stop=arguments.stop or (0.0,) * machine.action_size,
+        stop=stop or (0.0,) * machine.action_size,
         observation_size=machine.observation_size,
-        rate=arguments.rate_limit,
-        bounds=tuple(map(_bound, arguments.bounds)),
-        sensors=sensor_ranges(
-            observed.low.astype(np.float64), observed.high.astype(np.float64)
-        ),
-        frozen=arguments.frozen,
+        rate=rate_limit,
+        bounds=tuple(map(_bound, bounds)),
+        sensors=sensor_ranges(*sensors),
+        frozen=frozen,
     )
-    log = EventLog(lambda event: print(_text(event), flush=True), arguments.log)
+    events = EventLog(lambda event: print(_text(event), flush=True), log)
     # A robot that is asked to end must stop its machine first, as at Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _operate(arguments, Controller(machine, limits, arguments, log))
+        controller = Controller(machine, limits, timing, events)
+        try:
+            if policy:
+                drive = partial(run_policy, controller, _policy(policy, machine))
+            else:
+                robot = Robot(controller, address, read_token(token_file))
+                drive, address = robot.serve, robot.address
+        except BaseException:
+            controller.close()
+            raise
+        period = f"every {1e3 * timing.period:.4g} ms"
+        pace = period if timing.real_time else "on demand"
+        print(
+            f"{machine.name} is driven from {policy or address}: "
+            f"{machine.observation_size} observed numbers {pace}, "
+            f"{machine.action_size} actions, {machine.steps} steps an episode. Ctrl-C "
+            "ends it.",
+            flush=True,
+        )
+        drive(episodes)
     except KeyboardInterrupt:
         print()
     finally:
         signal.signal(signal.SIGTERM, before)
-    finished, missed = log.counts["finished"], log.counts["deadline"]
-    print(f"Finished episodes: {finished}; answers after {delays_of(log.answers)}.")
-    print(f"Missed deadlines: {missed + log.counts['late']}.")
-    for name, count in sorted(log.counts.items()):
+    finished, missed = events.counts["finished"], events.counts["deadline"]
+    print(f"Finished episodes: {finished}; answers after {delays_of(events.answers)}.")
+    print(f"Missed deadlines: {missed + events.counts['late']}.")
+    for name, count in sorted(events.counts.items()):
         if name != "finished" and count:
             print(f"  {name}: {count}")
-    return 0
 
 
-def _operate(arguments: Arguments, controller: Controller) -> None:
-    machine = controller.machine
-    try:
-        if arguments.policy:
-            policy, where = _policy(arguments.policy, machine), arguments.policy
-            drive = lambda: run_policy(controller, policy, arguments.episodes)
-        else:
-            token = read_token(arguments.token_file)
-            robot = Robot(controller, arguments.address, token)
-            drive, where = lambda: robot.serve(arguments.episodes), robot.address
-    except BaseException:
-        controller.close()
-        raise
-    pace = f"every {1e3 * arguments.period:.4g} ms"
-    print(
-        f"{machine.name} is driven from {where}: {machine.observation_size} observed "
-        f"numbers {pace if arguments.real_time else 'on demand'}, "
-        f"{machine.action_size} actions, {machine.steps} steps an episode. Ctrl-C "
-        "ends it.",
-        flush=True,
-    )
-    drive()
-
-
-def _machine(arguments: Arguments) -> tuple[Machine, gymnasium.Space]:
+def _machine(
+    name: str, config_file: Path | None, steps: int | None
+) -> tuple[Machine, gymnasium.Space]:
     """Return the machine, and the space of what its sensors can read."""
     from driftrl.envs.custom import GymPlant, is_custom, load_env, task_of
     from driftrl.envs.drifting import DriftingEnv, environment_of
     from driftrl.envs.tasks import configure
 
-    name = arguments.task
     if is_custom(name):
-        require(arguments.config is None, "--config is for tasks of driftrl.")
+        require(config_file is None, "--config is for tasks of driftrl.")
         custom = load_env(name)  # once: it may be hardware
-        environment = task_of(name, custom, arguments.steps).environment
+        environment = task_of(name, custom, steps).environment
         env = DriftingEnv(GymPlant(custom, environment), {})
         halt = getattr(custom.unwrapped, "halt", None)
         machine = Machine(env, name=name, steps=environment.steps, halt=halt)
         return machine, custom.observation_space
-    require(arguments.steps is None, "--steps is for an environment of your own.")
-    settings = {} if arguments.config is None else read_settings(arguments.config)
+    require(steps is None, "--steps is for an environment of your own.")
+    settings = {} if config_file is None else read_settings(config_file)
     tables = ("environment", "drift", "extra_drifts", "clock")
     changes = {key: settings[key] for key in tables if key in settings}
     config = configure(name, "sombrl", changes)
@@ -142,9 +133,8 @@ def _machine(arguments: Arguments) -> tuple[Machine, gymnasium.Space]:
     # What compiles, compiles now, and not in the first period.
     env.reset(seed=0)
     env.step(np.zeros(env.action_space.shape or (1,)))
-    steps = config.environment.steps
-    machine = Machine(env, name=config.task, steps=steps, theta_known=True)
-    return machine, env.observation_space
+    given = {"name": name, "steps": config.environment.steps, "theta_known": True}
+    return Machine(env, **given), env.observation_space
 
 
 def _bound(text: str) -> Bound:

@@ -5,7 +5,7 @@ import gc
 import os
 import tomllib
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +215,9 @@ def _config(
         print("\nSettings, with the defaults of this task and method:\n")
         flags = ["--help"]
     _check_rule_flags(parsed, flags)
-    tidy_help(parsed)
+    for value in (parsed, *vars(parsed).values()):
+        if is_dataclass(value):
+            tidy_help(type(value))
     config = tyro.cli(
         RunConfig,
         args=flags,

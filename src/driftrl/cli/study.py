@@ -3,83 +3,72 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.console import Console
 
-from driftrl.cli.options import parse, warn
+from driftrl.cli.options import warn
 from driftrl.cli.progress import duration, study_summary
-from driftrl.config.engine import EngineConfig, EngineName
+from driftrl.config.engine import EngineName
 from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden
 from driftrl.engines.launcher import LOG, Engine, Failures, make_engine, run_all
 from driftrl.engines.progress import read_progress
 from driftrl.errors import at_least, counted, require
+from driftrl.tracking import require_tracker
 from driftrl.training.process import cores
 from driftrl.training.study import Study, find_study, prepare_study, read_study
 
 _REFRESH_SECONDS = 2.0
+_FLAGS = {"address": "ray", "partition": "slurm", "account": "slurm"}
 _LOG_SECONDS = 30.0  # between two lines where there is no terminal
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Which study, where, and on which engine."""
+def main(
+    study: Annotated[str, tyro.conf.Positional],
+    *,
+    out: Path | None = None,
+    preset: str | None = None,
+    workers: int | None = None,
+    on: EngineName = "local",
+    address: str | None = None,
+    partition: str | None = None,
+    account: str | None = None,
+    track: str | None = None,
+) -> int:
+    """Run all runs of a study in parallel; repeat the command to finish it.
 
-    study: Annotated[str, tyro.conf.Positional]
-    """A study's TOML file, or the name of a shipped one: `driftrl list studies`."""
-    out: Path | None = None
-    """Directory of the results (default: runs/STUDY, or runs/STUDY-PRESET)."""
-    preset: str | None = None
-    """Preset of the study, such as paper or laptop (default: the study's)."""
-    workers: int | None = None
-    """Runs at once on this machine (default: the number of cores)."""
-    on: EngineName = "local"
-    """Where the runs run; the study's [engine] table says what they need."""
-    address: str | None = None
-    """Address of a running Ray cluster, or auto (default: start one for the study)."""
-    partition: str | None = None
-    """Slurm partition (default: the study's, or the cluster's)."""
-    account: str | None = None
-    """Slurm account (default: the study's, or yours)."""
-    track: str | None = None
-    """Also log every episode to tensorboard or wandb."""
-
-
-def main(argv: list[str]) -> int:
-    """Run a study and say where its results are."""
-    summary = "Run all runs of a study in parallel; repeat the command to finish it."
-    arguments = parse(Arguments, argv, "study", summary)
-    path = find_study(arguments.study)
-    study = read_study(path, arguments.preset)
-    study = replace(study, engine=_engine_config(study.engine, arguments))
-    preset = f"-{arguments.preset}" if arguments.preset else ""
-    out = arguments.out or Path("runs") / f"{study.name}{preset}"
+    Args:
+        study: A study's TOML file, or the name of one of `driftrl list studies`.
+        out: Directory of the results (default: runs/STUDY, or runs/STUDY-PRESET).
+        preset: Preset of the study, such as paper or laptop (default: the study's).
+        workers: Runs at once on this machine (default: the number of cores).
+        on: Where the runs run; the study's [engine] table says what they need.
+        address: Address of a Ray cluster, or auto (default: start one for the study).
+        partition: Slurm partition (default: the study's, or the cluster's).
+        account: Slurm account (default: the study's, or yours).
+        track: Also log every episode to tensorboard or wandb.
+    """
+    path = find_study(study)
+    plan = read_study(path, preset)
+    name = f"{plan.name}-{preset}" if preset else plan.name
+    directory = out or Path("runs") / name
+    flags = {"address": address, "partition": partition, "account": account}
+    given = {flag: value for flag, value in flags.items() if value is not None}
+    for flag in given:
+        needed = _FLAGS[flag]
+        require(on == needed, f"--{flag} needs --on {needed}.")
+    config = overridden(plan.engine, {on: given}) if given else plan.engine
     options: tuple[str, ...] = ()
-    if arguments.track is not None:
-        from driftrl.tracking import require_tracker
-
-        require_tracker(arguments.track)
-        options = ("--track", arguments.track)
-    workers = workers_for(arguments.workers)
-    engine = make_engine(arguments.on, study.engine, workers, options)
-    status = run_study(study, path, out, engine)
-    print(f"Results are in {out}; `driftrl report {out}` draws them.")
+    if track is not None:
+        require_tracker(track)
+        options = ("--track", track)
+    engine = make_engine(on, config, workers_for(workers), options)
+    status = run_study(plan, path, directory, engine)
+    print(f"Results are in {directory}; `driftrl report {directory}` draws them.")
     return status
-
-
-def _engine_config(config: EngineConfig, arguments: Arguments) -> EngineConfig:
-    """Return the study's engine settings, overridden by the command line's."""
-    flags = {"address": "ray", "partition": "slurm", "account": "slurm"}
-    for flag, engine in flags.items():
-        value = getattr(arguments, flag)
-        if value is not None:
-            require(arguments.on == engine, f"--{flag} needs --on {engine}.")
-            table = replace(getattr(config, engine), **{flag: value})
-            config = replace(config, **{engine: table})
-    return config
 
 
 def run_study(study: Study, path: Path, out: Path, engine: Engine) -> int:

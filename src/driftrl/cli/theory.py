@@ -1,17 +1,18 @@
 """``driftrl theory``: a window from the bound or from data, and an audit of σ."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
-from driftrl.cli.options import parse, print_json, print_table
-from driftrl.errors import InputError, at_least, require, unknown_name
+from driftrl.cli.options import print_json, print_table
+from driftrl.errors import InputError, at_least, require
 from driftrl.records import CONFIG_FILE, load_runs
-from driftrl.theory.audit import Audit, audit
+from driftrl.theory.audit import Audit
+from driftrl.theory.audit import audit as audit_records
 from driftrl.theory.run_data import load_episodes, load_single_run, observation_size
 from driftrl.theory.window_selection import (
     Problem,
@@ -21,51 +22,36 @@ from driftrl.theory.window_selection import (
 )
 
 
-def main(argv: list[str]) -> int:
-    """Run one of the subcommands."""
-    name = argv[0] if argv else "--help"
-    if name in ("-h", "--help", "help"):
-        print("usage: driftrl theory SUBCOMMAND [--help]\n")
-        for name, (_, _, summary) in SUBCOMMANDS.items():
-            print(f"  {name:<10} {summary}")
-        return 0
-    if name not in SUBCOMMANDS:
-        raise unknown_name("subcommand of driftrl theory", name, SUBCOMMANDS)
-    kind, show, summary = SUBCOMMANDS[name]
-    show(parse(kind, argv[1:], f"theory {name}", summary))
-    return 0
+def choose(
+    problem: Problem,
+    *,
+    run: Path | None = None,
+    out: Path | None = None,
+    sweep: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Choose H and w by the paper's regret bound.
 
-
-# ---- choose --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ChooseArguments(Problem):
-    """The problem, as the bound sees it; a run estimates what is not given."""
-
-    run: Path | None = None
-    """Directory of a run from whose data the constants are estimated."""
-    out: Path | None = None
-    """PNG file for a figure of the trade-off."""
-    sweep: Path | None = None
-    """Directory of a study with variants H=… or w=…, drawn beside the bound."""
-    json: bool = False
-    """Print one JSON document instead."""
-
-
-def _choose(arguments: ChooseArguments) -> None:
-    out, data, thetas = arguments.out, [], None
-    require(out is not None or not arguments.sweep, "--sweep needs a figure (--out).")
+    Args:
+        problem: The problem, as the bound sees it; a run estimates what is not given.
+        run: Directory of a run from whose data the constants are estimated.
+        out: PNG file for a figure of the trade-off.
+        sweep: Directory of a study with variants H=… or w=…, drawn beside the bound.
+        json: Print one JSON document instead.
+    """
+    data, thetas = [], None
+    require(out is not None or not sweep, "--sweep needs a figure (--out).")
     require(not out or out.suffix == ".png", f"--out must end in .png, received {out}.")
-    if arguments.run is not None:
-        run = load_single_run(arguments.run)
-        data, thetas = load_episodes(run), np.array([one.theta for one in run.records])
-    result = choose_window(arguments, data, thetas)
+    if run is not None:
+        stored = load_single_run(run)
+        data = load_episodes(stored)
+        thetas = np.array([record.theta for record in stored.records])
+    result = choose_window(problem, data, thetas)
     if out is not None:
-        sweeps = _sweeps(arguments.sweep) if arguments.sweep else ()
+        sweeps = _sweeps(sweep) if sweep else ()
         out.parent.mkdir(parents=True, exist_ok=True)
         plot_tradeoff(result, sweeps).savefig(out, dpi=200)
-    if arguments.json:
+    if json:
         print_json(result.document())
         return
     setting = result.setting
@@ -106,32 +92,26 @@ def _sweeps(directory: Path) -> Sequence[Sweep]:
     return sweeps
 
 
-# ---- recommend -----------------------------------------------------------------------
+def recommend(
+    run: Annotated[Path, tyro.conf.Positional], *, last: int = 60, json: bool = False
+) -> None:
+    """Choose the window w that would have predicted a run best.
 
-
-@dataclass(frozen=True)
-class RecommendArguments:
-    """Which run, and how much of it."""
-
-    run: Annotated[Path, tyro.conf.Positional]
-    """Directory of a run with its episodes."""
-    last: int = 60
-    """Number of newest episodes to use."""
-    json: bool = False
-    """Print one JSON document instead."""
-
-
-def _recommend(arguments: RecommendArguments) -> None:
+    Args:
+        run: Directory of a run with its episodes.
+        last: Number of newest episodes to use.
+        json: Print one JSON document instead.
+    """
     from driftrl.theory.backtest import MIN_EPISODES, recommend_window
 
-    at_least("--last", arguments.last, MIN_EPISODES)
-    run = load_single_run(arguments.run)
-    episodes = load_episodes(run, arguments.last)
+    at_least("--last", last, MIN_EPISODES)
+    stored = load_single_run(run)
+    episodes = load_episodes(stored, last)
     result = recommend_window(episodes)
-    if arguments.json:
-        print_json({"run": run.label, **asdict(result), "as_good": result.as_good})
+    if json:
+        print_json({"run": stored.label, **asdict(result), "as_good": result.as_good})
         return
-    print(f"{run.label}: {result.tested} of the newest {len(episodes)} episodes.\n")
+    print(f"{stored.label}: {result.tested} of the newest {len(episodes)} episodes.\n")
     print_table(
         ["episodes of data", "error", "worse than the best", "± 2σ covers", ""],
         [
@@ -149,25 +129,20 @@ def _recommend(arguments: RecommendArguments) -> None:
     print(f"\nRecommended: {choice}.")
 
 
-# ---- audit ---------------------------------------------------------------------------
+def audit(
+    directory: Annotated[Path, tyro.conf.Positional], *, json: bool = False
+) -> None:
+    """Audit whether the uncertainty of runs was calibrated.
 
-
-@dataclass(frozen=True)
-class AuditArguments:
-    """Which records."""
-
-    directory: Annotated[Path, tyro.conf.Positional]
-    """Directory of a run, or of a study: then one line per run."""
-    json: bool = False
-    """Print one JSON document instead, with every episode."""
-
-
-def _audit(arguments: AuditArguments) -> None:
-    single = (arguments.directory / CONFIG_FILE).is_file()
+    Args:
+        directory: Directory of a run, or of a study: then one line per run.
+        json: Print one JSON document instead, with every episode.
+    """
+    single = (directory / CONFIG_FILE).is_file()
     rows, documents, sentences = [], [], []
-    for run in load_runs(arguments.directory):
+    for run in load_runs(directory):
         try:
-            result = audit(run.records, observation_size(run))
+            result = audit_records(run.records, observation_size(run))
         except InputError as error:
             if single:
                 raise
@@ -177,7 +152,7 @@ def _audit(arguments: AuditArguments) -> None:
             sentences += ["", *result.summary()] if single else []
             rows.append([run.label, *_cells(result)])
             documents.append({"run": run.label, **result.document()})
-    if arguments.json:
+    if json:
         print_json(documents[0] if single else documents)
         return
     columns = ("run", "± 2σ covers", "broken", "σ", "error/σ", "stale / fresh")
@@ -197,8 +172,4 @@ def _cells(result: Audit) -> list[str]:
     ]
 
 
-SUBCOMMANDS: dict[str, tuple[type, Callable[[Any], None], str]] = {
-    "choose": (ChooseArguments, _choose, "H and w from the paper's regret bound"),
-    "recommend": (RecommendArguments, _recommend, "w that would have predicted best"),
-    "audit": (AuditArguments, _audit, "whether a run's uncertainty was calibrated"),
-}
+main = {"choose": choose, "recommend": recommend, "audit": audit}

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from driftrl.cli.options import LEAST_WIDTH, parse, plain_table, print_json, warn
+from driftrl.cli.options import LEAST_WIDTH, plain_table, print_json, warn
 from driftrl.cli.progress import STATES, duration, number, study_summary
 from driftrl.engines.progress import RunProgress, read_progress, study_seconds_left
 from driftrl.errors import DriftrlError
@@ -21,26 +21,22 @@ _EVERY_SECONDS = 2.0
 _STYLES = {"failed": "red", "running": "bold", "waiting": "dim", "finished": "green"}
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What to watch, and how."""
+def main(
+    directory: Annotated[Path, tyro.conf.Positional],
+    *,
+    once: bool = False,
+    json: bool = False,
+) -> int:
+    """Show how far the runs of a study are, how well they do, and what failed.
 
-    directory: Annotated[Path, tyro.conf.Positional]
-    """Directory of a study or of a single run."""
-    once: bool = False
-    """Print one table and end, as without a terminal."""
-    json: bool = False
-    """Print one JSON document and end."""
+    Ends when all have ended; Ctrl-C ends the display, not the runs.
 
-
-def main(argv: list[str]) -> int:
-    """Show how far runs are until all have ended; 1 if one has failed."""
-    summary = (
-        "Show how far the runs of a study are, how well they do, and what failed. "
-        "Ends when all have ended; Ctrl-C ends the display, not the runs."
-    )
-    arguments = parse(Arguments, argv, "watch", summary)
-    directory, planned = arguments.directory, ()
+    Args:
+        directory: Directory of a study or of a single run.
+        once: Print one table and end, as without a terminal.
+        json: Print one JSON document and end.
+    """
+    planned = ()
     study = directory / "study.toml"
     try:
         planned = read_study(study).runs() if study.is_file() else ()
@@ -48,10 +44,10 @@ def main(argv: list[str]) -> int:
         warn(f"only runs that have begun are shown: {error}")
     runs = read_progress(directory, planned)
     console = Console(highlight=False)
-    if arguments.json:
+    if json:
         rows = [asdict(run) | {"seconds_left": run.seconds_left} for run in runs]
         print_json({"seconds_left": study_seconds_left(runs), "runs": rows})
-    elif arguments.once or not console.is_terminal:
+    elif once or not console.is_terminal:
         console.width = max(console.width, LEAST_WIDTH)
         console.print(_screen(runs))
     else:
