@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 
 from driftrl.analysis.load import read_results
-from driftrl.analysis.report import write_report
+from driftrl.analysis.report import report
 
 T = TypeVar("T")
 
@@ -140,9 +140,8 @@ def timed(times: dict[str, tuple[float, float]], name: str, call: Callable[[], T
 def build(directory: Path, answer: Connection) -> None:
     """Build the report; tell its page, the times, and the peak memory in MiB."""
     times: dict[str, tuple[float, float]] = {}
-    results = timed(times, "records", lambda: read_results(directory, oracle=optimum))
-    out = directory / "report"
-    paths = timed(times, "report", lambda: write_report(results, [directory], out))
+    timed(times, "records", lambda: read_results(directory, oracle=optimum))
+    paths = timed(times, "report", lambda: report(directory, oracle=optimum))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     answer.send((paths[-1], times, peak))
 

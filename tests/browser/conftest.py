@@ -11,8 +11,6 @@ import pytest
 
 import driftrl
 from driftrl.analysis import report as report_module
-from driftrl.analysis.load import read_results
-from driftrl.analysis.report import write_report
 from factories import made_up_optimum, write_study
 
 if TYPE_CHECKING:
@@ -49,10 +47,10 @@ def pages(studies: dict[str, Path]) -> dict[str, Path]:
         # Printed figures have tests of their own.
         patch.setattr(report_module, "MOST_PROBLEMS", 0)
         for name, directory in studies.items():
-            results = read_results(directory, oracle=made_up_optimum)
             out = directory.with_name(f"{name}-report")
             options: dict[str, Any] = {"command": "driftrl report study"}
-            found[name] = write_report(results, [directory], out, **options)[-1]
+            options["oracle"] = made_up_optimum
+            found[name] = driftrl.report(directory, out, **options)[-1]
     return found
 
 

@@ -135,7 +135,8 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
             names = (column, f"{column}_low", f"{column}_high")
             row |= dict(zip(names, numbers, strict=True))
         rows.append(row)
-    return polars.DataFrame(rows, infer_schema_length=None)
+    table = polars.DataFrame(rows, infer_schema_length=None)
+    return table.cast({polars.Null: polars.Float64})  # columns without a number
 
 
 def aggregate(frame: polars.DataFrame) -> Aggregates | None:

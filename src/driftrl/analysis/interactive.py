@@ -16,13 +16,7 @@ from plotly import graph_objects as go
 from driftrl.analysis.compare import Aggregates
 from driftrl.analysis.panels import Panel, longest_run, theta_changes
 from driftrl.analysis.statistics import mean, standard_error
-from driftrl.analysis.style import (
-    DASHES,
-    INK,
-    MUTED,
-    MethodStyle,
-    translucent,
-)
+from driftrl.analysis.style import DASHES, INK, MUTED, MethodStyle, translucent
 
 _RUN_STRIPS: dict[str, dict[str, str]] = {
     "θ": {"theta": "θ"},

@@ -11,12 +11,7 @@ import polars as pl
 from jaxtyping import Float
 from scipy import special
 
-from driftrl.analysis.regret import (
-    baseline_of,
-    change_starts,
-    runs_by_method,
-    stack,
-)
+from driftrl.analysis.regret import baseline_of, change_starts, runs_by_method, stack
 from driftrl.errors import require
 
 _WIDE_RANGE = 30.0  # ratio of largest to smallest value that asks for a log axis

@@ -20,12 +20,7 @@ from jaxtyping import Float
 
 from driftrl.analysis.load import Oracle, with_oracle
 from driftrl.analysis.names import default_baseline, natural_key
-from driftrl.analysis.statistics import (
-    Estimate,
-    Interval,
-    estimate_mean,
-    mean,
-)
+from driftrl.analysis.statistics import Estimate, Interval, estimate_mean, mean
 from driftrl.errors import InputError, require
 
 LAST_EPISODES = 10
@@ -143,7 +138,9 @@ def regret(
             "with the columns theta and value. `driftrl.compare` and the report show "
             "returns."
         )
-    return polars.DataFrame(rows, infer_schema_length=None)
+    # A column without a number, such as the intervals of one seed, has no type.
+    table = polars.DataFrame(rows, infer_schema_length=None)
+    return table.cast({polars.Null: polars.Float64})
 
 
 def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
@@ -349,18 +346,14 @@ def change_starts(thetas: Float[np.ndarray, " N"]) -> list[int]:
     return [int(index) + 3 for index in np.flatnonzero(begins)]
 
 
-def reset_episodes(first_retained: np.ndarray) -> list[int]:
-    """Return the episodes whose policy is the first to be learned after a reset.
+def _soon_after_reset(first_retained: np.ndarray) -> np.ndarray:
+    """Return whether each episode is one of the first after a reset.
 
     A sliding window moves m(n) up by one per episode; a larger jump is a reset.
     """
-    return [int(i) + 2 for i in np.flatnonzero(np.diff(first_retained) > 1)]
-
-
-def _soon_after_reset(first_retained: np.ndarray) -> np.ndarray:
     marked = np.zeros(len(first_retained), dtype=bool)
-    for start in reset_episodes(first_retained):
-        marked[start - 1 : start - 1 + AFTER_RESET] = True
+    for last in np.flatnonzero(np.diff(first_retained) > 1):
+        marked[last + 1 : last + 1 + AFTER_RESET] = True
     return marked
 
 

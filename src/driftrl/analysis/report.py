@@ -14,7 +14,7 @@ import shlex
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,7 @@ from plotly.offline import get_plotlyjs
 import driftrl
 from driftrl.analysis import plots
 from driftrl.analysis.compare import Aggregates, aggregate
-from driftrl.analysis.interactive import (
-    panel_figure,
-    profile_figure,
-    run_figure,
-)
+from driftrl.analysis.interactive import panel_figure, profile_figure, run_figure
 from driftrl.analysis.load import (
     STUDY_FILE,
     Oracle,
@@ -80,6 +76,8 @@ def report(
     *,
     oracle: Oracle = None,
     progress: Progress | None = None,
+    warn: Callable[[str], None] = warnings.warn,
+    command: str = "",
 ) -> list[Path]:
     """Write an HTML page about recorded runs, and figures as PNG and PDF beside it.
 
@@ -88,48 +86,18 @@ def report(
         out: Directory to write to; ``report`` in the directory if there is one alone.
         oracle: J*(θ), see ``driftrl.load``; ``"none"`` shows returns only.
         progress: Called with the finished and the total number of optima to compute.
+        warn: Called with a sentence for each run that is left out.
+        command: What the page says it was made by.
 
     Returns:
         The written files, the page last.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     directories = [Path(path) for path in paths]
-    target = report_directory(directories, out)
+    target = _target(directories, out)
     results = read_results(directories, oracle=oracle, progress=progress)
     for note in results.notes:
-        warnings.warn(note, stacklevel=2)
-    return write_report(results, directories, target)
-
-
-def report_directory(directories: Sequence[Path], out: str | Path | None) -> Path:
-    """Return where a report on some directories is written, unless a file is there."""
-    require(
-        len(directories) == 1 or out is not None,
-        "A report on several studies needs a directory to write to: give --out.",
-    )
-    target = Path(out or directories[0] / "report")
-    blocked = [path for path in (target, *target.parents) if path.is_file()]
-    require(
-        not blocked,
-        f"Cannot write a report to {target}: {', '.join(map(str, blocked))} is a file.",
-    )
-    return target
-
-
-def write_report(
-    results: Results, directories: Sequence[Path], target: Path, *, command: str = ""
-) -> list[Path]:
-    """Write the page and the figures of results that have been read.
-
-    Args:
-        results: From ``read_results``.
-        directories: Which directories they were read from.
-        target: Directory to write to.
-        command: What the page says it was made by.
-
-    Returns:
-        The written files, the page last.
-    """
+        warn(note)
     sources = [_source(*named) for named in study_names(directories).items()]
     every = math.ceil(len(results.frame) / _MOST_ROWS)
     summaries = summarize(results.frame)
@@ -145,6 +113,21 @@ def write_report(
     text = _render(results, sections, sources, pictures, every, command)
     write_atomically(page, text.encode())
     return [*written, page]
+
+
+def _target(directories: Sequence[Path], out: str | Path | None) -> Path:
+    """Return where a report on some directories is written, unless a file is there."""
+    require(
+        len(directories) == 1 or out is not None,
+        "A report on several studies needs a directory to write to: give --out.",
+    )
+    target = Path(out or directories[0] / "report")
+    blocked = [path for path in (target, *target.parents) if path.is_file()]
+    require(
+        not blocked,
+        f"Cannot write a report to {target}: {', '.join(map(str, blocked))} is a file.",
+    )
+    return target
 
 
 def _source(name: str, directory: Path) -> dict[str, str]:

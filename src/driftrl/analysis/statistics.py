@@ -44,7 +44,10 @@ class Estimate:
 
 def estimate_mean(values: Float[np.ndarray, " K"]) -> Estimate:
     """Return mean, standard error and both 95 % intervals of ``values``."""
-    values = np.asarray(values, dtype=float)
+    require(
+        len(values) > 0 and bool(np.isfinite(values).all()),
+        f"An interval needs at least one seed and finite values, received {values}.",
+    )
     return Estimate(
         values=values,
         mean=float(mean(values)),
@@ -72,7 +75,6 @@ def standard_error(samples: Float[np.ndarray, "K ..."]) -> Float[np.ndarray, "..
 
 def t_interval(samples: Float[np.ndarray, "K ..."]) -> Interval:
     """Student's interval of the mean: x̄ ± t_{K−1}·s/√K; NaN with a single seed."""
-    _require_finite(samples)
     error = standard_error(samples)
     half = stats.t.ppf(0.5 + LEVEL / 2, max(len(samples) - 1, 1)) * error
     centre = samples.mean(axis=0)
@@ -84,7 +86,6 @@ def bootstrap_interval(samples: Float[np.ndarray, " K"]) -> Interval:
 
     Always with the same random stream.
     """
-    _require_finite(samples)
     if len(samples) < 2:
         return Interval(np.asarray(np.nan), np.asarray(np.nan))
     interval = stats.bootstrap(
@@ -96,11 +97,3 @@ def bootstrap_interval(samples: Float[np.ndarray, " K"]) -> Interval:
         rng=np.random.default_rng(0),
     ).confidence_interval
     return Interval(np.asarray(interval.low), np.asarray(interval.high))
-
-
-def _require_finite(samples: np.ndarray) -> None:
-    require(
-        samples.size > 0 and bool(np.all(np.isfinite(samples))),
-        "An interval needs at least one seed and finite values, received an array of "
-        f"shape {samples.shape}.",
-    )

@@ -68,5 +68,5 @@ def _cells(row: dict[str, Any]) -> list[Any]:
 
 
 def _interval(row: dict[str, Any], prefix: str) -> str:
-    low, high = (number(row[prefix + end], ".0f") for end in ("low", "high"))
-    return f"[{low}, {high}]"
+    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
+    return "–" if low is None else f"[{low:.0f}, {high:.0f}]"

@@ -26,20 +26,18 @@ def main(
         oracle: J*(θ) as module:function, or CSV file with columns theta and value.
         returns: Show returns only; train no oracle for the regret, which may take long.
     """
-    from driftrl.analysis.load import read_results
-    from driftrl.analysis.report import report_directory, write_report
+    from driftrl.analysis.report import report
 
     require(bool(directories), "Name the directory of a study or a run.")
-    target = report_directory(directories, out)
-    results = read_results(
-        directories, oracle="none" if returns else oracle, progress=oracle_progress()
-    )
-    for note in results.notes:
-        warn(note)
     words = ["driftrl", "report", *map(str, directories)]
     words += [] if out is None else ["--out", str(out)]
     words += [] if oracle is None else ["--oracle", oracle]
-    command = shlex.join([*words, *(["--returns"] if returns else [])])
-    print("The report:")
-    for path in write_report(results, directories, target, command=command):
-        print(f"  {path}")
+    written = report(
+        directories,
+        out,
+        oracle="none" if returns else oracle,
+        progress=oracle_progress(),
+        warn=warn,
+        command=shlex.join([*words, *(["--returns"] if returns else [])]),
+    )
+    print("The report:", *written, sep="\n  ")

@@ -18,15 +18,7 @@ from gymnasium.utils.env_checker import check_env
 
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.task import Task
-from driftrl.envs.custom import (
-    STEPS,
-    Env,
-    box_sizes,
-    check_reset,
-    declared_steps,
-    make,
-    sized_task,
-)
+from driftrl.envs.custom import STEPS, Env, declared_steps, make, task_of
 from driftrl.errors import InputError, at_least, positive, require
 
 _HELD = 10  # steps: new actions at every step cancel out on a system with inertia
@@ -41,19 +33,6 @@ _NOT_APPLICABLE = (
     "symmetric and normalized",
     "observation space minimum value is -infinity",
     "observation space maximum value is infinity",
-)
-_UNREPEATABLE = (
-    "The same seed and actions give another episode. It can be learned, but a run "
-    "can't be repeated exactly. A simulation of wear should use the options of reset, "
-    "{'episode': n, 'steps': t}."
-)
-_DIFFERENT_INSTANCES = (
-    "A second instance can't be made or gives another episode for the same seed and "
-    "actions. A resumed run will differ from an uninterrupted one."
-)
-_DRIFTS = (
-    "It drifts on its own: reset without options gives another episode. With the "
-    "options that a run gives, the same seed and actions give the same episode."
 )
 _STARTS = "agent.learning.learning_starts"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -115,29 +94,37 @@ def check(
         "actions": str(env.action_space),
     }
     try:
-        sizes, limit = box_sizes(env), declared_steps(env)
-        check_reset(env)
+        settings, limit = _settings(task_of(name, env)), declared_steps(env)
         rollouts = _random_rollouts(env, limit or 0, episodes, seconds, seed)
-        repeats = _repeats(env, rollouts[0], seed, _FIRST)
-        ignores_options = _repeats(env, rollouts[0], seed, None)
+        options = (_FIRST, None)
+        repeats, on_its_own = (_repeats(env, rollouts[0], seed, one) for one in options)
         facts |= _facts(env, rollouts, limit)
     except InputError as error:
         return Report(name, (str(error),), (), facts, {})
     finally:
         _close(env)
-    settings = _settings(sized_task(name, sizes, limit or STEPS))
     if error := rollouts[-1].error:
         return Report(name, (error,), (), facts, settings)
     caveats: list[str] = []
     if not repeats:
-        caveats = [_UNREPEATABLE]
+        caveats.append(
+            "The same seed and actions give another episode. It can be learned, but a "
+            "run can't be repeated exactly. A simulation of wear should use the "
+            "options of reset, {'episode': n, 'steps': t}."
+        )
     elif not _second_repeats(factory, name, rollouts[0], seed):
-        caveats = [_DIFFERENT_INSTANCES]
-    elif not ignores_options:
-        caveats = [_DRIFTS]
+        caveats.append(
+            "A second instance can't be made or gives another episode for the same "
+            "seed and actions. A resumed run will differ from an uninterrupted one."
+        )
+    elif not on_its_own:
+        caveats.append(
+            "It drifts on its own: reset without options gives another episode. With "
+            "the options that a run gives, the same seed and actions give the same "
+            "episode."
+        )
     caveats += [
-        *_space_warnings(env, rollouts),
-        *_reward_warnings(rollouts),
+        *_value_warnings(env, rollouts),
         *_length_warnings(rollouts, limit, settings),
     ]
     return Report(name, (), tuple(caveats), facts, settings)
@@ -254,13 +241,12 @@ def _second_repeats(
     return repeats
 
 
-def _space_warnings(env: Env, rollouts: list[_Rollout]) -> Iterator[str]:
+def _value_warnings(env: Env, rollouts: list[_Rollout]) -> Iterator[str]:
     if np.issubdtype(env.action_space.dtype, np.integer):
         yield "Actions are integers: driftrl's real-valued actions are truncated."
     values = np.concatenate([rollout.observations for rollout in rollouts])
-    lowest, highest = values.min(axis=0), values.max(axis=0)
-    reach = np.maximum(np.abs(lowest), np.abs(highest))
-    if (constant := lowest == highest).any():
+    reach = np.abs(values).max(axis=0)
+    if (constant := np.ptp(values, axis=0) == 0).any():
         yield f"Observations that never changed: {_indices(constant)}."
     if (large := reach > _LARGE).any():
         yield (
@@ -268,13 +254,6 @@ def _space_warnings(env: Env, rollouts: list[_Rollout]) -> Iterator[str]:
             "policy takes them as they are: scale them to about ±1, with a fixed scale "
             "in gymnasium.wrappers.TransformObservation."
         )
-
-
-def _indices(condition: np.ndarray) -> str:
-    return f"{', '.join(map(str, np.flatnonzero(condition)))} (counted from 0)"
-
-
-def _reward_warnings(rollouts: list[_Rollout]) -> Iterator[str]:
     rewards = np.concatenate([rollout.rewards for rollout in rollouts])
     largest = np.abs(rewards).max(initial=0.0)
     if rewards.size and rewards.min() == rewards.max():
@@ -284,6 +263,10 @@ def _reward_warnings(rollouts: list[_Rollout]) -> Iterator[str]:
             f"The largest reward was {largest:.4g} in size: scale rewards to about ±1 "
             "with gymnasium.wrappers.TransformReward."
         )
+
+
+def _indices(condition: np.ndarray) -> str:
+    return f"{', '.join(map(str, np.flatnonzero(condition)))} (counted from 0)"
 
 
 def _length_warnings(

@@ -24,9 +24,9 @@ class Timing:
     reset: float = 120.0
     """Seconds that the machine may take to get to its start."""
     real_time: bool = True
-    """Whether to keep to the period; if not, the robot waits for its learner."""
+    """Keep to the period; --no-real-time waits for the learner instead."""
     patience: float = 60.0
-    """Seconds that it then waits for an answer, or for the machine."""
+    """Seconds to wait then for an answer, or for the machine."""
 
     def __post_init__(self) -> None:
         positive("period", self.period)

@@ -26,11 +26,7 @@ from jaxtyping import Float
 from driftrl.errors import at_least, positive, require
 from driftrl.models.kernels import gram, kernel_named
 from driftrl.theory.confidence import Setting
-from driftrl.theory.information import (
-    greedy_information_gain,
-    growth_rate,
-    scaled_rate,
-)
+from driftrl.theory.information import greedy_information_gain, growth_rate, scaled_rate
 from driftrl.theory.nystrom import Features, Sums, fit_features, posterior
 from driftrl.theory.regret_bound import (
     RegretTerms,
