@@ -35,7 +35,6 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     fake.path.mkdir()
     for name in ("sbatch", "squeue", "scancel", "scontrol", "srun"):
         fake.answer(name, "true")
-    fake.answer("sinfo", "echo 'short*|10:00|1:00:00'; echo 'long|n/a|infinite'")
     monkeypatch.setenv("PATH", f"{fake.path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(slurm, "_ASK_SECONDS", 0.0)
     submitit = types.ModuleType("submitit")

@@ -17,7 +17,7 @@ from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, to_dict
 from driftrl.engines import local
 from driftrl.engines import slurm as slurm_engine
-from driftrl.engines.slurm import RunInJob, SlurmEngine, sbatch_parameters, time_limit
+from driftrl.engines.slurm import RunInJob, SlurmEngine, sbatch_parameters
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.plugins import SEARCH_VARIABLE
@@ -28,15 +28,11 @@ RUN = configure("pendulum", "sombrl", {"episodes": 2})
 def test_what_sbatch_is_asked_for() -> None:
     extra = {"qos": "long", "gpus-per-node": "a100:1", "nice": 5, "exclusive": True}
     site = {"partition": "p", "account": "a", "at_once": 7, "extra": extra}
-    config = from_dict(
-        EngineConfig,
-        {
-            "resources": {"cores": 3, "accelerators": 2, "memory_gb": 1.5},
-            "slurm": {**site, "setup": ["module load cuda", "set -e"]},
-        },
-    )
+    needs = {"cores": 3, "accelerators": 2, "memory_gb": 1.5, "minutes": 1}
+    slurm = {**site, "setup": ["module load cuda", "set -e"]}
+    config = from_dict(EngineConfig, {"resources": needs, "slurm": slurm})
     assert from_dict(EngineConfig, to_dict(config)) == config
-    assert sbatch_parameters(config, 1, "n") == {
+    assert sbatch_parameters(config, "n") == {
         "job_name": "n",
         "time": 1,
         "cpus_per_task": 3,
@@ -57,7 +53,7 @@ def test_what_sbatch_is_asked_for() -> None:
             "exclusive": True,
         },
     }
-    bare = sbatch_parameters(EngineConfig(), 90, "n")
+    bare = sbatch_parameters(EngineConfig(), "n")
     assert bare["partition"] is bare["account"] is bare["gpus_per_node"] is None
     assert (bare["signal_delay_s"], bare["array_parallelism"]) == (60, 1000)
 
@@ -79,39 +75,13 @@ def test_options_that_sbatch_can_not_have(table: dict[str, Any], value: str) -> 
         from_dict(EngineConfig, {"slurm": table}, "engine")
 
 
-@pytest.mark.parametrize(
-    ("listed", "partition", "minutes", "limit"),
-    [
-        ("short*|10:00|1:00:00\nlong|n/a|infinite", "", 0, 10),
-        ("short*|10:00|1:00:00\nlong|n/a|infinite", "", 60, 60),
-        ("short*|10:00|1:00:00", "", 61, None),
-        ("long|n/a|infinite", "", 0, None),  # no default partition
-        ("long|n/a|infinite", "long", 0, 525_600),
-        ("a|n/a|2-00:10:00\nb|n/a|1:00:00", "a,b", 0, 60),
-        ("", "typo", 0, None),
-    ],
-)
-def test_time_limits(
-    slurm: Any, listed: str, partition: str, minutes: int, limit: int | None
-) -> None:
-    slurm.answer("sinfo", f"printf '{listed}\\n'" if listed else "true")
-    if limit is None:
-        with pytest.raises(InputError):
-            time_limit(partition, minutes)
-    else:
-        assert time_limit(partition, minutes) == limit
-    # Slurm refuses these two together.
-    expected = f"--partition={partition}" if partition else "--all"
-    assert slurm.calls("sinfo")[0].endswith(f"%P|%L|%l {expected}")
-
-
 def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: Any) -> None:
-    slurm.answer("sinfo", "echo 'sinfo: error: no controller' >&2; exit 1")
+    slurm.answer("squeue", "echo 'squeue: error: no controller' >&2; exit 1")
     with pytest.raises(InputError, match="answer: no controller."):
         SlurmEngine(EngineConfig())
-    (slurm.path / "sinfo").unlink()
+    (slurm.path / "squeue").unlink()
     monkeypatch.setenv("PATH", str(slurm.path))
-    with pytest.raises(InputError, match="sinfo"):
+    with pytest.raises(InputError, match="squeue"):
         SlurmEngine(EngineConfig())
     monkeypatch.setattr(slurm_engine, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"driftrl\[slurm\]"):
@@ -251,7 +221,7 @@ def test_jobs_that_sbatch_refuses(
             assert python == f"{sys.executable} -P"
 
         def update_parameters(self, **parameters: Any) -> None:
-            assert parameters["time"] == 10
+            assert parameters["time"] == 60
 
         def map_array(self, task: RunInJob, *arguments: list[Any]) -> None:
             print("sbatch: error: printed as well", file=sys.stderr)

@@ -30,12 +30,11 @@ class Resources:
     """GPUs or similar."""
     memory_gb: float = 2.0
     """Memory in gigabytes."""
-    minutes: int = 0
-    """Time limit of one Slurm job, after which it is requeued and resumed; 0 for the
-    partition's own limit."""
+    minutes: int = 60
+    """Time limit of one Slurm job, after which it is requeued and resumed."""
 
     def __post_init__(self) -> None:
-        all_at_least(self, "engine.resources", cores=1, accelerators=0, minutes=0)
+        all_at_least(self, "engine.resources", cores=1, accelerators=0, minutes=1)
         positive("engine.resources.memory_gb", self.memory_gb)
 
 

@@ -38,7 +38,6 @@ from driftrl.io import write_atomically
 _FOLDER = ".slurm"  # of a study: files of submitit
 _ASK_SECONDS = 5.0  # between two calls of squeue, for all jobs together
 _MAX_FRUITLESS = 3  # time limits in a row, without an episode between them
-_YEAR_MINUTES = 60 * 24 * 365
 _NO_END = 1_000_000  # time limits after which submitit gives up; we count others
 
 # States of squeue; a job in any other one waits.
@@ -183,15 +182,15 @@ class SlurmEngine:
     max_jobs = 1000  # Slurm's default for the size of an array
 
     def __init__(self, config: EngineConfig, options: tuple[str, ...] = ()) -> None:
-        """Look for the cluster and its partition; ``options`` are the worker's."""
+        """Look for the cluster; ``options`` are the worker's."""
         require(
             find_spec("submitit") is not None,
             "Slurm needs the extra 'slurm': pip install 'driftrl[slurm]'.",
         )
         self.config, self._options = config, options
-        self._minutes = time_limit(config.slurm.partition, config.resources.minutes)
         self._states: dict[str, str] | None = None
         self._asked = 0.0
+        self._listed()
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Find the jobs of these runs, and submit one array for the other runs."""
@@ -252,7 +251,7 @@ class SlurmEngine:
             for config, directory in runs
         ]
         name = re.sub(r"[^\w.-]", "-", f"driftrl-{study.name}")
-        parameters = sbatch_parameters(self.config, self._minutes, name)
+        parameters = sbatch_parameters(self.config, name)
         ids = _submit_array(study / _FOLDER, parameters, calls)
         self._states = {**self._listed(), **dict.fromkeys(ids, "PENDING")}
         jobs = dict(zip((directory for _, directory in runs), ids, strict=True))
@@ -262,13 +261,13 @@ class SlurmEngine:
         return jobs
 
 
-def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str, Any]:
-    """Return what submitit asks sbatch for, with this time limit and job name."""
+def sbatch_parameters(config: EngineConfig, name: str) -> dict[str, Any]:
+    """Return what submitit asks sbatch for; ``name`` is that of the jobs."""
     resources, slurm = config.resources, config.slurm
     extra = {key.replace("-", "_"): value for key, value in slurm.extra.items()}
     return {
         "job_name": name,
-        "time": minutes,
+        "time": resources.minutes,
         "cpus_per_task": resources.cores,
         "mem": f"{round(1024 * resources.memory_gb)}M",
         "partition": slurm.partition or None,
@@ -276,7 +275,7 @@ def sbatch_parameters(config: EngineConfig, minutes: int, name: str) -> dict[str
         "gpus_per_node": resources.accelerators or None,
         # Slurm checks only every half minute which jobs to warn, so that a job of one
         # minute must be warned late, or it would be warned at once.
-        "signal_delay_s": min(60, max(5, 5 * minutes)),
+        "signal_delay_s": min(60, max(5, 5 * resources.minutes)),
         "array_parallelism": slurm.at_once or SlurmEngine.max_jobs,
         "setup": list(slurm.setup),
         # Since version 22.05 a step does not inherit this from its job.
@@ -302,47 +301,6 @@ def _submit_array(
     except (errors.FailedJobError, errors.FailedSubmissionError) as error:
         raise InputError(f"Slurm refuses the jobs: {_one_line(str(error))}") from None
     return [job.job_id for job in jobs]
-
-
-def time_limit(partition: str, minutes: int) -> int:
-    """Return the time limit of a job in minutes, if the partition allows it.
-
-    ``partition`` is empty for the default one, ``minutes`` 0 for the partition's own.
-    """
-    chosen = f"--partition={partition}" if partition else "--all"
-    done = _call("sinfo", "--noheader", "--format", "%P|%L|%l", chosen)
-    require(done.returncode == 0, f"Slurm does not answer: {_one_line(done.stderr)}")
-    rows = [line.split("|") for line in done.stdout.splitlines()]
-    rows = [row for row in rows if partition or row[0].endswith("*")]
-    wanted = f"partition {partition!r}" if partition else "default partition"
-    require(
-        bool(rows),
-        f"Slurm has no {wanted}. Choose one of `sinfo` by --partition, or as "
-        "engine.slurm.partition.",
-    )
-    defaults = [minutes_of(default) for _, default, _ in rows]
-    longest = [minutes_of(longest) for _, _, longest in rows]
-    most = min(filter(None, longest), default=_YEAR_MINUTES)
-    require(
-        minutes <= most,
-        f"engine.resources.minutes is {minutes}, but the partition allows at most "
-        f"{most}.",
-    )
-    return minutes or min(filter(None, defaults), default=most)
-
-
-def minutes_of(text: str) -> int | None:
-    """Return whole minutes of a time as Slurm prints it; None if it is no time.
-
-    Example:
-        >>> [minutes_of(t) for t in ("30:00", "1:00:00", "2-00:10:00", "infinite")]
-        [30, 60, 2890, None]
-    """
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):\d+", text.strip())
-    if match is None:
-        return None
-    days, hours, minutes = (int(part or 0) for part in match.groups())
-    return (24 * days + hours) * 60 + minutes
 
 
 def _one_line(message: str) -> str:
