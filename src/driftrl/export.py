@@ -15,7 +15,7 @@ from driftrl.errors import InputError, require
 from driftrl.exported import Policy, PolicyError, to_bytes
 from driftrl.io import write_atomically
 from driftrl.training.checkpoint import load_arrays, newest
-from driftrl.video import config_of
+from driftrl.training.run_directory import read_config
 
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -29,7 +29,7 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
     formats = " or ".join(_FORMATS)
     require(to.suffix in _FORMATS, f"--to must end in {formats}, received {to}.")
     require(to.parent.is_dir(), f"There is no directory {to.parent}; make it first.")
-    config = config_of(directory)
+    config = read_config(directory)
     if isinstance(config.agent, GPAgentConfig):
         raise InputError(
             f"The run in {directory} has agent.kind = 'gp', which plans every action "

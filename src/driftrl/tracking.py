@@ -74,7 +74,7 @@ class Tracker:
         """Write an episode; with the first one also those recorded before it."""
         if self._failed:
             return
-        try:
+        with self._warned_once():
             rows = [record]
             if self._write is None:
                 earlier = read_records(self._directory / RECORDS_FILE)
@@ -83,25 +83,24 @@ class Tracker:
                 self._write = self._backend.enter_context(backend)
             for row in rows:
                 self._write(row.episode, scalars(row))
-        except Exception as error:
-            self._give_up(error)
-            self.close()
 
     def close(self) -> None:
         """Close the backend, if it was opened."""
-        try:
+        with self._warned_once():
             self._backend.close()
-        except Exception as error:
-            self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
-        if not self._failed:
-            self._failed = True
+    @contextlib.contextmanager
+    def _warned_once(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
             reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
-            self._warn(
-                f"Tracking by {self._name} has stopped ({reason}). The run goes on, "
-                f"and {RECORDS_FILE} has every episode."
-            )
+            if not self._failed:
+                self._warn(
+                    f"Tracking by {self._name} has stopped ({reason}). The run goes "
+                    f"on, and {RECORDS_FILE} has every episode."
+                )
+            self._failed = True
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from jaxtyping import UInt8
 
-from driftrl.agents.base import Policy, State
+from driftrl.agents.base import Policy
 from driftrl.config.run import RunConfig
 from driftrl.drift.schedules import Constant
 from driftrl.envs.drifting import environment_of
@@ -37,12 +37,11 @@ from driftrl.errors import (
     require,
 )
 from driftrl.io import flush_directory
-from driftrl.records import CONFIG_FILE, RECORDS_FILE, read_records
-from driftrl.training.assembly import make_agent
+from driftrl.records import RECORDS_FILE, read_records
+from driftrl.training.assembly import initial_state, make_agent
 from driftrl.training.checkpoint import load_checkpoint, newest
 from driftrl.training.loop import Env, OnReward, Watch, evaluate, unwatched
 from driftrl.training.run_directory import read_config, require_same_version
-from driftrl.training.streams import Purpose, key_for
 
 Frame = UInt8[np.ndarray, "height width 3"]
 
@@ -67,12 +66,6 @@ def headless(environment: MutableMapping[str, str]) -> None:
         with contextlib.suppress(OSError):
             ctypes.CDLL(library)
             environment.setdefault("MUJOCO_GL", name)
-
-
-def require_installed() -> None:
-    """Refuse to film without the packages of the extra."""
-    if not all(importlib.util.find_spec(name) for name in ("imageio_ffmpeg", "PIL")):
-        raise InputError(NOT_INSTALLED)
 
 
 def annotated(frame: Frame, lines: Sequence[str]) -> Frame:
@@ -236,7 +229,8 @@ class Camera:
 
 def check_video(config: RunConfig) -> float:
     """Film the start of a run, or refuse; return its frames a second in real time."""
-    require_installed()
+    if not all(importlib.util.find_spec(name) for name in ("imageio_ffmpeg", "PIL")):
+        raise InputError(NOT_INSTALLED)
     try:
         with (
             contextlib.closing(environment_of(config, "rgb_array")) as env,
@@ -283,17 +277,6 @@ class Played:
     """Why there is none."""
 
 
-def config_of(directory: Path) -> RunConfig:
-    """Return the configuration of the run in a directory."""
-    path = directory / CONFIG_FILE
-    require(
-        path.is_file(),
-        f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. For a "
-        "study, name one of the directories in it.",
-    )
-    return read_config(path)
-
-
 def play(
     directory: Path,
     *,
@@ -318,7 +301,7 @@ def play(
         fps: Frames a second (default: real time).
         out: The mp4 (default: in the run's ``videos/``).
     """
-    config = config_of(directory)
+    config = read_config(directory)
     seed = config.seed if seed is None else seed
     at_least("--seed", seed, 0)
     if fps is not None:
@@ -355,12 +338,9 @@ def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
     """Return the policy of the newest readable checkpoint, and its episodes."""
     require_same_version(directory)
     agent = make_agent(config)
-    template = agent.initial_state(key=key_for(config.seed, Purpose.LEARNING, 0))
-
-    def load(path: Path, episodes: int) -> State:
-        return load_checkpoint(path, episodes, template)[0]
-
-    state, episodes = newest(directory, load)
+    template = initial_state(agent, config)
+    load = lambda path, episodes: load_checkpoint(path, episodes, template)
+    (state, _), episodes = newest(directory, load)
     return agent.policy(state), episodes
 
 

@@ -28,7 +28,8 @@ from driftrl.export import (
 from driftrl.exported import Policy, load_policy
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
-from driftrl.video import config_of, newest_policy
+from driftrl.training.run_directory import read_config
+from driftrl.video import newest_policy
 
 KEY = jax.random.key(0)
 TOLERANCE = 1e-6
@@ -136,7 +137,7 @@ def test_a_run_is_exported_and_said_so(
     out, err = capsys.readouterr()
     assert err == "" and str(to) in out and "exported.py" in out
     assert all(word in out for word in ("2 episodes", "8 and 6", "--low", "2 steps"))
-    policy, episodes = newest_policy(learned, config_of(learned))
+    policy, episodes = newest_policy(learned, read_config(learned))
     quiet, alone = policy.deterministic(), load_policy(to)
     assert (alone.task, alone.episode) == ("pendulum-decay", episodes) != ("", 1)
     for obs in observations(3):

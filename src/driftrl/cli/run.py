@@ -15,7 +15,6 @@ from driftrl.cli.options import tidy_help, warn
 from driftrl.cli.progress import episode_printer
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
-from driftrl.config.task import Task
 from driftrl.config.toml import overridden, to_dict
 from driftrl.drift.schedules import Unknown
 from driftrl.envs.custom import STEPS, is_custom
@@ -31,17 +30,16 @@ from driftrl.training.loop import OnEpisode
 from driftrl.training.run_directory import read_config
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
-from driftrl.video import Camera, check_video, headless, require_installed
+from driftrl.video import Camera, check_video, headless
 
 if TYPE_CHECKING:
     from driftrl.robot.client import RemoteEnv
 
-_METHOD = "sw-ombrl"
 _KINDS = {"drift": "linear", "forgetting": "reset", "agent": "sac"}  # with an example
 # Stand for users' objects, which tyro can't parse.
 _PLACEHOLDERS = {"drift": Unknown(), "forgetting": KeepAll()}
 _OPTIONS = {
-    "--method": ("NAME", f"method (default: {_METHOD})"),
+    "--method": ("NAME", "method (default: that of the forgetting rule, sw-ombrl)"),
     "--config": ("FILE", "TOML file with settings"),
     "--out": ("DIR", "directory of the run (default: runs/<name of the run>)"),
     "--robot": ("ADDRESS", "drive the robot at tcp://HOST:PORT (see driftrl robot)"),
@@ -147,7 +145,6 @@ def _camera(every: int | None, config: RunConfig, out: Path) -> Camera | None:
     if every is None:
         return None
     at_least("--video-every", every, 1)
-    require_installed()
     headless(os.environ)
     return Camera(out / "videos", every, config.episodes, check_video(config))
 
@@ -183,9 +180,9 @@ def _config(
 ) -> RunConfig:
     """Return the run that options and flags ask for."""
     changes = read_settings(Path(options.config)) if options.config else {}
-    path = Path(options.out or "") / CONFIG_FILE
-    is_stored = options.resume and options.out and path.is_file()
-    stored = read_config(path) if is_stored else None
+    out = Path(options.out or "")
+    is_stored = options.resume and options.out and (out / CONFIG_FILE).is_file()
+    stored = read_config(out) if is_stored else None
     tables = to_dict(stored) if stored else {}
     for table in _KINDS:
         kind = getattr(options, table) or changes.get(table)
@@ -196,7 +193,7 @@ def _config(
             changes[table] = {**changes.get(table, {}), **settings}
     task = task_of_robot(robot.robot, options.task) if robot else options.task
     if task is not None:
-        default = _new(task, options.method, changes)
+        default = configure(task, options.method, changes)
     elif stored is not None:
         method = {"method": options.method} if options.method else {}
         default = overridden(stored, changes | method)
@@ -228,14 +225,6 @@ def _config(
     config = replace(config, **{name: getattr(default, name) for name in names})
     check_fits(config)
     return config
-
-
-def _new(task: str | Task, method: str | None, changes: dict[str, Any]) -> RunConfig:
-    rule = str(changes.get("forgetting", {}).get("kind"))
-    if ":" in rule:
-        named = {"variant": rule.partition(":")[2], **changes}
-        return configure(task, method or "custom", named)
-    return configure(task, method or _METHOD, changes)
 
 
 def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:

@@ -14,7 +14,7 @@ from driftrl.config.toml import overridden
 from driftrl.drift.schedules import Unknown
 from driftrl.envs.custom import custom_task, is_custom, registered, sized_task
 from driftrl.errors import at_least, require, unknown_name
-from driftrl.presets.methods import method_named
+from driftrl.presets.methods import METHODS, method_named
 from driftrl.presets.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -80,15 +80,19 @@ def task_of_robot(robot: "Welcome", name: str | None = None) -> Task:
 
 
 def configure(
-    task: str | Task, method_name: str, changes: Mapping[str, Any] | None = None
+    task: str | Task,
+    method_name: str | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> RunConfig:
     """Return the run of a method on a task, with nested ``changes`` laid over it.
 
     Beside the fields of a run, ``changes`` may have ``forget_after``, H and w of those
-    methods that forget.  What a method changes in the agent comes last.
+    methods that forget.  What a method changes in the agent comes last.  Without a
+    method it is that of the forgetting rule, by default a window; a user's rule makes
+    the method "custom", with the name of its class as the variant.
     """
     task = task_named(task) if isinstance(task, str) else task
-    method = method_named(method_name)
+    method = method_named(method_name or "sw-ombrl")
     changes = dict(changes or {})
     after = changes.pop("forget_after", None)
     if after is not None:
@@ -107,6 +111,13 @@ def configure(
     )
     config = overridden(config, changes)
     config = replace(config, agent=method.agent(config.agent))
+    if method_name is None and "method" not in changes:
+        rule = type(config.forgetting)
+        named = (m.name for m in METHODS.values() if type(m.forgetting(task)) is rule)
+        config = replace(config, method=next(named, "custom"))
+    if method_name is None and config.method == "custom":
+        name = config.variant or type(config.forgetting).__name__
+        config = replace(config, variant=name)
     check_fits(config)
     return config
 

@@ -10,11 +10,10 @@ from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
-from driftrl.config.toml import overridden
 from driftrl.envs.drifting import environment_of, known_end, known_reward
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
-from driftrl.memory.forgetting import ENDLESS, ForgettingRule, max_transitions
+from driftrl.memory.forgetting import ENDLESS, max_transitions
 from driftrl.training.streams import Purpose, key_for
 
 MORE_DATA = (
@@ -60,13 +59,6 @@ def with_functions(config: RunConfig, functions: TaskFunctions) -> RunConfig:
     if functions.reward is not None:
         imagination = replace(imagination, reward="known")
     return replace(config, agent=replace(agent, imagination=imagination))
-
-
-def with_forgetting(config: RunConfig, rule: ForgettingRule | str) -> RunConfig:
-    """Return the configuration that forgets by a rule, its kind or import path."""
-    if isinstance(rule, str):
-        return overridden(config, {"forgetting": {"kind": rule}})
-    return replace(config, forgetting=rule)
 
 
 def sizes_of(config: RunConfig) -> tuple[int, int]:

@@ -134,10 +134,16 @@ class RunDirectory:
         path.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(path)
         try:
-            self._is_new, self._changes = self._compare(config, resume, change)
+            changes = require_same_run(path, config, resume=resume, change=change)
         except BaseException:
             os.close(self._lock)
             raise
+        self._is_new, self._changes = changes is None, changes or []
+        if not self._is_new and _stored_versions(path) != _versions():
+            warn(
+                "This run was begun with other versions of its libraries; it goes on, "
+                "but need not equal an uninterrupted one bit for bit."
+            )
         for directory in ("", "memory", "checkpoint", _PENDING):
             remove_leftovers(path / directory)
         self._closed = threading.Event()
@@ -240,57 +246,6 @@ class RunDirectory:
     def _remove_pending(self) -> None:
         shutil.rmtree(self.path / _PENDING, ignore_errors=True)
 
-    def _compare(
-        self, config: RunConfig, resume: bool, change: bool
-    ) -> tuple[bool, list[Difference]]:
-        """Return whether the run is new, and otherwise which settings will change."""
-        path = self.path / CONFIG_FILE
-        done = max(saved_checkpoints(self._checkpoints), default=0)
-        has_episodes = (
-            done > 0
-            or (self._records_path.exists() and self._records_path.stat().st_size > 0)
-            or episode_file(self.path / _PENDING, 1).exists()
-        )
-        if not path.is_file():
-            require(
-                not has_episodes,
-                f"{self.path} has episodes but no {CONFIG_FILE}, so it is unknown "
-                f"which run they belong to; {_ELSEWHERE}.",
-            )
-            return True, []
-        versions = read_toml(path).get("versions", {})
-        if has_episodes:
-            require_same_version(self.path)
-        elif versions:  # without versions it was written by hand: don't replace it
-            return True, []
-        stored = read_config(path)
-        differing = differences(to_dict(stored), to_dict(config))
-        if differing and not (resume and _is_only_longer(differing)):
-            is_another = any(each.path in _IDENTITY for each in differing)
-            require(
-                resume and change and not is_another,
-                f"{self.path} holds a different run: {_joined(differing)}. Ask for the "
-                f"run that is there, or {_ELSEWHERE}. Settings other than "
-                f"{', '.join(_IDENTITY)} may change: --resume --change (from Python: "
-                "Session(…, resume=True, change=True)) goes on with them.",
-            )
-            require(
-                config.episodes >= min(done, stored.episodes),
-                f"The run in {self.path} can't become one of {config.episodes} "
-                f"episodes: {done} are done already.",
-            )
-        require(
-            resume or not done,
-            f"{self.path} already holds {counted(done, 'episode')} of this run. Add "
-            f"--resume (from Python: resume=True) to go on with it, or {_ELSEWHERE}.",
-        )
-        if done and versions != _versions():
-            self._warn(
-                "This run was begun with other versions of its libraries; it goes on, "
-                "but need not equal an uninterrupted one bit for bit."
-            )
-        return not has_episodes, differing
-
     def _write_config(self, episodes: int) -> None:
         """Store the configuration, and from which episode on changes hold."""
         path = self.path / CONFIG_FILE
@@ -345,32 +300,69 @@ class RunDirectory:
         return template, 1, 0
 
 
-def read_config(path: Path) -> RunConfig:
-    """Return the configuration in a run's ``config.toml``, as it is now."""
+def read_config(directory: Path) -> RunConfig:
+    """Return the configuration of the run in a directory, as it is now."""
+    path = directory / CONFIG_FILE
+    require(
+        path.is_file(),
+        f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. For a "
+        "study, name one of the directories in it.",
+    )
     return from_dict(RunConfig, read_settings(path))
 
 
-def require_same_run(path: Path, config: RunConfig) -> None:
-    """Refuse a directory with episodes of another run; one with fewer may go on.
+def require_same_run(
+    path: Path, config: RunConfig, *, resume: bool = True, change: bool = False
+) -> list[Difference] | None:
+    """Return which settings of the run in a directory will change; None if it is new.
 
-    Nothing is written, and no lock is needed.
+    Refuses a directory in which the run can't begin or go on.  Nothing is written.
     """
-    stored = path / CONFIG_FILE
-    if not (stored.exists() and saved_checkpoints(path / "checkpoint")):
-        return
-    require_same_version(path)
-    differing = differences(to_dict(read_config(stored)), to_dict(config))
-    require(
-        not differing or _is_only_longer(differing),
-        f"{path} holds a different run: {_joined(differing)}. Remove it, or "
-        f"{_ELSEWHERE}.",
+    records = path / RECORDS_FILE
+    done = max(saved_checkpoints(path / "checkpoint"), default=0)
+    has_episodes = (
+        done > 0
+        or (records.exists() and records.stat().st_size > 0)
+        or episode_file(path / _PENDING, 1).exists()
     )
+    if not (path / CONFIG_FILE).is_file():
+        require(
+            not has_episodes,
+            f"{path} has episodes but no {CONFIG_FILE}, so it is unknown which run "
+            f"they belong to; {_ELSEWHERE}.",
+        )
+        return None
+    if has_episodes:
+        require_same_version(path)
+    elif _stored_versions(path):
+        return None  # without versions it was written by hand: don't replace it
+    stored = read_config(path)
+    differing = differences(to_dict(stored), to_dict(config))
+    if differing and not (resume and _is_only_longer(differing)):
+        is_another = any(each.path in _IDENTITY for each in differing)
+        require(
+            resume and change and not is_another,
+            f"{path} holds a different run: {_joined(differing)}. Ask for the run "
+            f"that is there, or {_ELSEWHERE}. Settings other than "
+            f"{', '.join(_IDENTITY)} may change: --resume --change (from Python: "
+            "Session(…, resume=True, change=True)) goes on with them.",
+        )
+        require(
+            config.episodes >= min(done, stored.episodes),
+            f"The run in {path} can't become one of {config.episodes} episodes: "
+            f"{done} are done already.",
+        )
+    require(
+        resume or not done,
+        f"{path} already holds {counted(done, 'episode')} of this run. Add --resume "
+        f"(from Python: resume=True) to go on with it, or {_ELSEWHERE}.",
+    )
+    return differing if has_episodes else None
 
 
 def require_same_version(path: Path) -> None:
     """Refuse to use the checkpoints of a run that another minor version has written."""
-    versions = read_toml(path / CONFIG_FILE).get("versions", {})
-    written = str(versions.get("driftrl", "an unknown version"))
+    written = str(_stored_versions(path).get("driftrl", "an unknown version"))
     require(
         written.split(".")[:2] == driftrl.__version__.split(".")[:2],
         f"The run in {path} was written by driftrl {written}, and this is driftrl "
@@ -407,6 +399,10 @@ def _take_lock(path: Path) -> int:
             f"{_ELSEWHERE}."
         ) from None
     return lock
+
+
+def _stored_versions(path: Path) -> dict[str, str]:
+    return read_toml(path / CONFIG_FILE).get("versions", {})
 
 
 def _versions() -> dict[str, str]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.run import RunConfig
+from driftrl.config.toml import overridden
 from driftrl.envs.tasks import check_fits
 from driftrl.errors import require
 from driftrl.memory.episodes import EpisodeMemory
@@ -40,7 +41,6 @@ from driftrl.training.assembly import (
     make_agent,
     most_points,
     sizes_of,
-    with_forgetting,
     with_functions,
 )
 from driftrl.training.learner import Learner
@@ -118,13 +118,7 @@ class Session(Learner):
         warn: Warn = warnings.warn,
     ) -> Self:
         """Go on with the run in a directory, as it was begun."""
-        path = Path(directory) / "config.toml"
-        require(
-            path.is_file(),
-            f"{directory} holds no run: it has no config.toml. Begin one with "
-            "Session(config, directory).",
-        )
-        config = read_config(path)
+        config = read_config(Path(directory))
         return cls(config, directory, functions=functions, resume=True, warn=warn)
 
     @property
@@ -191,9 +185,10 @@ class Session(Learner):
         """
         self._require_open()
         self._require_learned()
-        old = self.config.forgetting
-        rule = with_forgetting(self.config, rule).forgetting
-        config = replace(self.config, forgetting=replace_rule(old, rule))
+        changes = {"forgetting": {"kind": rule} if isinstance(rule, str) else rule}
+        new = overridden(self.config, changes).forgetting
+        rule = replace_rule(self.config.forgetting, new)
+        config = replace(self.config, forgetting=rule)
         check_learns(config)
         self._ask_rule(config.forgetting)  # nonsense is refused here, not in learn()
         self._files.change(config, self.number)

@@ -24,9 +24,7 @@ from driftrl.envs.drifting import drifting
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
 from driftrl.memory.forgetting import ForgettingRule, Window
-from driftrl.presets.methods import METHODS
 from driftrl.records import RECORDS_FILE, read_records
-from driftrl.training.assembly import with_forgetting
 from driftrl.training.loop import OnEpisode, run_session
 from driftrl.training.session import Session
 from driftrl.training.streams import Purpose, key_for
@@ -93,22 +91,19 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         isinstance(env, gymnasium.Env),
         f"train() takes a gymnasium.Env, received {env!r}.",
     )
-    changes = {**(settings or {}), "episodes": episodes}
+    changes: dict[str, Any] = {**(settings or {}), "episodes": episodes}
+    if isinstance(forgetting, str):
+        changes["forgetting"] = {"kind": forgetting}
+    elif forgetting is not None:
+        changes["forgetting"] = forgetting
+    elif not {"forgetting", "forget_after"} & changes.keys():
+        changes["forgetting"] = Window(20)
     task = task_of(name_of(env), env)
     environment = replace(task.environment, setter=setter_path(setter))
     if parameter is not None:
         environment = replace(environment, parameter=parameter)
     task = replace(task, drift=drift or task.drift, environment=environment)
-    config = configure(task, "sw-ombrl", changes)
-    if forgetting is None and not {"forgetting", "forget_after"} & changes.keys():
-        forgetting = Window(20)
-    if forgetting is not None:
-        config = with_forgetting(config, forgetting)
-    rule = type(config.forgetting)
-    named = (name for name, m in METHODS.items() if type(m.forgetting(task)) is rule)
-    config = replace(config, method=next(named, "custom"))
-    if config.method == "custom":
-        config = replace(config, variant=config.variant or rule.__name__)
+    config = configure(task, changes=changes)
     directory = Path("runs") / config.name if out is None else Path(out)
     plant, twin = GymPlant(env, config.environment, setter), None
     if config.evaluation.episodes > 0:
