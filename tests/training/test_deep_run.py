@@ -121,9 +121,9 @@ def test_every_method_runs(
     method: str, tiny_deep_settings: dict[str, Any], tmp_path: Path
 ) -> None:
     del tiny_deep_settings["forgetting"]  # a method has a rule of its own
-    config = configure("pendulum-decay", method, {**tiny_deep_settings, "episodes": 3})
+    config = configure("pendulum-decay", method, {**tiny_deep_settings, "episodes": 2})
     rows = run(config, tmp_path)
-    assert len(rows) == 3
+    assert len(rows) == 2
     assert rows[-1]["temperature"] is not None
     greedy = method in ("mean", "pets", "sac")
     assert (rows[-1]["optimism"] == 0.0) == greedy

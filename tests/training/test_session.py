@@ -110,17 +110,17 @@ class Stopped(gymnasium.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray])
         return self.env.step(action)
 
 
-def test_a_stopped_episode_begins_again(tiny_deep: RunConfig, tmp_path: Path) -> None:
-    run(tiny_deep, tmp_path / "quiet", warn=ignore)
+def test_a_stopped_episode_begins_again(tiny: RunConfig, tmp_path: Path) -> None:
+    run(tiny, tmp_path / "quiet", warn=ignore)
     said: list[str] = []
-    with Session(tiny_deep, tmp_path / "stopped", warn=ignore) as session:
-        env = Stopped(environment_of(tiny_deep), often=11)
+    with Session(tiny, tmp_path / "stopped", warn=ignore) as session:
+        env = Stopped(environment_of(tiny), often=11)
         run_session(session, env, warn=said.append)
     assert rows(tmp_path / "stopped") == rows(tmp_path / "quiet")
     assert said[0].startswith("Episode 2, attempt 1 of 20: somebody stood in the way")
-    with Session(tiny_deep, tmp_path / "never", warn=ignore) as session:
+    with Session(tiny, tmp_path / "never", warn=ignore) as session:
         for note in ("", "Ask them to leave."):
-            env = Stopped(environment_of(tiny_deep), often=2, note=note)
+            env = Stopped(environment_of(tiny), often=2, note=note)
             with pytest.raises(InputError, match=f"20 times in a row.*{note}"):
                 run_session(session, env, warn=ignore)
 

@@ -1,6 +1,7 @@
 """``train``: any Gymnasium environment, in one call, which may be called again."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,16 @@ from driftrl.drift.schedules import Linear
 from driftrl.errors import InputError
 from driftrl.training.train import train
 from driftrl.types import EpisodeRecord
-from factories import Chaotic, load_module
+from factories import Chaotic, Stop, load_module, stop_after
 
 TINY: dict[str, Any] = {
     "agent": {
         "model": {"members": 2, "hidden": [8]},
         "sac": {"hidden": [8, 8], "batch_size": 8},
-        "learning": {"model_updates": 1, "policy_updates": 2, "learning_starts": 8},
+        "learning": {"model_updates": 1, "policy_updates": 2, "learning_starts": 80},
     },
 }
+RULE = driftrl.Window(2)  # 80 transitions are reserved in every run: compiled once
 
 
 def tanks() -> gymnasium.Env[np.ndarray, np.ndarray]:
@@ -36,23 +38,11 @@ def timeless(records: tuple[EpisodeRecord, ...]) -> list[EpisodeRecord]:
 
 
 def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    whole = train(tanks(), episodes=5, out=tmp_path / "whole", settings=TINY)
-
-    def stop(record: EpisodeRecord) -> None:
-        if record.episode == 3:
-            raise KeyboardInterrupt
-
-    for on_episode in (stop, lambda record: None):
-        try:
-            again = train(
-                tanks(),
-                episodes=5,
-                out=tmp_path / "cut",
-                settings=TINY,
-                on_episode=on_episode,
-            )
-        except KeyboardInterrupt:
-            continue
+    five = partial(train, tanks(), forgetting=RULE, episodes=5, settings=TINY)
+    whole = five(out=tmp_path / "whole")
+    with pytest.raises(Stop):
+        five(out=tmp_path / "cut", on_episode=stop_after(3))
+    again = five(out=tmp_path / "cut")
     assert timeless(again.records) == timeless(whole.records)
     assert len(whole.records) == 5 and whole.records[0].steps == 40
     obs = np.array([0.2, 0.4, 0.5])
@@ -61,6 +51,7 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.act(obs), volts)
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learned")
 def test_rules_become_methods(tmp_path: Path) -> None:
     """Given as an object, by kind, or by import path."""
     rules: list[tuple[Any, str, str, dict[str, Any]]] = [
@@ -105,6 +96,7 @@ def test_a_schedule_sets_a_parameter_and_is_recorded(tmp_path: Path) -> None:
         env = Settable(tanks())
         done = train(
             env,
+            forgetting=RULE,
             drift=drift,
             parameter="valve",
             setter=setter,
