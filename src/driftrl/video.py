@@ -168,17 +168,11 @@ def _finish(encoder: "subprocess.Popen[bytes]") -> None:
         raise OSError(f"The video could not be written: {reason or 'no reason given'}")
 
 
-def caption(title: str, theta: float, step: int, total: float) -> list[str]:
-    """Return the lines written in a frame."""
-    parameter = "" if math.isnan(theta) else f"   θ = {theta:.4g}"
-    lines = f"{title}{parameter}", f"step {step}   return {total:.1f}"
-    return [line.replace("-", "−") for line in lines]
-
-
 @contextlib.contextmanager
 def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
     """Film an episode that has just been reset: its start, then a frame a decision."""
     theta = float(env.get_wrapper_attr("theta"))
+    title += "" if math.isnan(theta) else f"   θ = {theta:.4g}"
     step, total = 0, 0.0
     with recording(path, fps) as add:
 
@@ -190,7 +184,8 @@ def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
                 "shape (height, width, 3). Make the environment with "
                 'render_mode="rgb_array".',
             )
-            add(annotated(frame, caption(title, theta, step, total)))
+            lines = (title, f"step {step}   return {total:.1f}")
+            add(annotated(frame, [line.replace("-", "−") for line in lines]))
 
         def on_reward(reward: float) -> None:
             nonlocal step, total
@@ -201,30 +196,22 @@ def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
         yield on_reward
 
 
-@dataclass(frozen=True)
-class Camera:
-    """Films the executed episodes 1, N + 1, 2N + 1, … of a run, and its last."""
+def camera(directory: Path, *, every: int, last: int, fps: float) -> Watch:
+    """Return what films the executed episodes 1, N + 1, … of a run, and its last.
 
-    directory: Path
-    """Where the run's videos are; only the process that runs it may film there."""
-    every: int
-    """N."""
-    last: int
-    """Number of the last episode."""
-    fps: float
-    """Frames a second, a frame a decision."""
+    Only the process that runs it may film in ``directory``, ``fps`` frames a second.
+    """
 
-    def __call__(
-        self, env: Env, number: int
-    ) -> contextlib.AbstractContextManager[OnReward]:
-        """Film an episode that has just been reset, if it is one of those."""
-        if (number - 1) % self.every != 0 and number != self.last:
+    def watch(env: Env, number: int) -> contextlib.AbstractContextManager[OnReward]:
+        if (number - 1) % every != 0 and number != last:
             return unwatched(env, number)
         # Left by a killed run; `driftrl play` may be writing under other names.
-        for leftover in self.directory.glob(".[0-9]*.mp4.*.tmp"):
+        for leftover in directory.glob(".[0-9]*.mp4.*.tmp"):
             leftover.unlink(missing_ok=True)
-        path = self.directory / f"{number:06d}.mp4"
-        return filmed(path, env, f"episode {number}", self.fps)
+        path = directory / f"{number:06d}.mp4"
+        return filmed(path, env, f"episode {number}", fps)
+
+    return watch
 
 
 def check_video(config: RunConfig) -> float:
@@ -293,13 +280,9 @@ def play(
     streams.  Without the video extra, or if the environment does not render itself,
     it is rolled out all the same unless ``out`` asks for a video.
 
-    Args:
-        directory: The run.
-        episode: Number of the episode whose system is driven (default: the last).
-        theta: θ, in place of that episode's.
-        seed: Seed of start and planner (default: the run's).
-        fps: Frames a second (default: real time).
-        out: The mp4 (default: in the run's ``videos/``).
+    The system is that of ``episode``, by default the last, or at ``theta``; ``seed`` is
+    that of start and planner, by default the run's.  Videos are in real time and in the
+    run's ``videos/`` unless ``fps`` and ``out`` say otherwise.
     """
     config = read_config(directory)
     seed = config.seed if seed is None else seed

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def test_options(
 def test_a_run_under_way_is_not_disturbed(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with RunDirectory(run, CONFIG, resume=True, warn=print):
+    with closing(RunDirectory(run, CONFIG, resume=True, warn=print)):
         assert played(capsys, run)["learned"] == 3
 
 

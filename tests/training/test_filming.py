@@ -18,7 +18,7 @@ from driftrl.errors import InputError
 from driftrl.memory.episodes import load_episode
 from driftrl.training import loop
 from driftrl.training.learner import Learner
-from driftrl.video import Camera
+from driftrl.training.loop import Watch
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 pytestmark = pytest.mark.usefixtures("no_screen")
@@ -38,11 +38,11 @@ class Room(gymnasium.Env):
 """
 
 
-def camera(directory: Path, every: int = 2) -> Camera:
-    return Camera(directory / "videos", every, last=5, fps=6.0)
+def camera(directory: Path, every: int = 2) -> Watch:
+    return video.camera(directory / "videos", every=every, last=5, fps=6.0)
 
 
-def run(config: RunConfig, directory: Path, watch: Camera | None) -> list[dict]:
+def run(config: RunConfig, directory: Path, watch: Watch | None) -> list[dict]:
     loop.run(config, directory, resume=True, warn=lambda _: None, watch=watch)
     lines = (directory / "episodes.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]

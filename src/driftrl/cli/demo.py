@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from driftrl.cli import report
-from driftrl.cli.study import run_study, workers_for
+from driftrl.cli.study import run_study
 from driftrl.engines.local import LocalEngine
 from driftrl.training.study import find_study, read_study
 
@@ -15,7 +15,7 @@ def main(*, out: Path = Path("runs/demo"), workers: int | None = None) -> int:
         out: Directory of the results.
         workers: Runs at once (default: the number of cores).
     """
-    engine = LocalEngine(workers_for(workers))
+    engine = LocalEngine(workers)
     path = find_study("gp_pendulum")
     study = read_study(path)
     print(study.summary)

@@ -9,7 +9,7 @@ import tyro
 from driftrl.cli import report
 from driftrl.cli.options import print_table
 from driftrl.cli.progress import duration
-from driftrl.cli.study import run_study, workers_for
+from driftrl.cli.study import run_study
 from driftrl.config.toml import read_toml
 from driftrl.engines.local import LocalEngine
 from driftrl.engines.progress import expected_seconds
@@ -54,14 +54,14 @@ def main(
         yes: Start without asking.
     """
     shown, studies = FIGURES[figure]
-    at_once = workers_for(workers)
+    engine = LocalEngine(workers)
     plans = [_plan(name, preset, out) for name in studies]
     print(f"{figure}: {shown}.\n")
-    unfinished = _print_plans(plans, at_once)
+    unfinished = _print_plans(plans, engine.max_jobs)
     if unfinished and not yes and not _agreed():
         print("Nothing was started.")
         return 0
-    status = max(run_study(*plan, LocalEngine(at_once)) for plan in plans)
+    status = max(run_study(*plan, engine) for plan in plans)
     for _, _, directory in plans:
         report.main((directory,), returns=returns or figure in _RETURNS_ONLY)
     return status

@@ -26,11 +26,11 @@ from driftrl.presets.tasks import TASKS
 from driftrl.records import CONFIG_FILE, read_settings
 from driftrl.tracking import tracking
 from driftrl.training import loop
-from driftrl.training.loop import OnEpisode
+from driftrl.training.loop import OnEpisode, Watch
 from driftrl.training.run_directory import read_config
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
-from driftrl.video import Camera, check_video, headless
+from driftrl.video import camera, check_video, headless
 
 if TYPE_CHECKING:
     from driftrl.robot.client import RemoteEnv
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     if robot is not None:
         _check_keeps_pace(config, robot)
     out = Path(options.out) if options.out else Path("runs") / config.name
-    camera = _camera(options.video_every, config, out)
+    watch = _watch(options.video_every, config, out)
     if options.resume and not (out / CONFIG_FILE).is_file():
         warn(f"{out} holds no run yet: a new one begins.")
     show = episode_printer(config.episodes)
@@ -84,14 +84,14 @@ def main(argv: list[str]) -> int:
                 _learn_on(robot, session, on_episode)
             else:
                 _warn_of_assumed_length(config)
-                more = {"on_episode": on_episode, "warn": warn, "watch": camera}
+                more = {"on_episode": on_episode, "warn": warn, "watch": watch}
                 loop.run(config, out, **continued, **more)
     except KeyboardInterrupt:
         warn(f"stopped. Finished episodes are in {out}; go on with --resume.")
         return 130
     print(f"Results are in {out}/episodes.jsonl")
-    if camera is not None:
-        print(f"Videos are in {camera.directory}")
+    if watch is not None:
+        print(f"Videos are in {out / 'videos'}")
     return 0
 
 
@@ -140,13 +140,14 @@ def _connect(options: argparse.Namespace) -> "RemoteEnv":
     return RemoteEnv(options.robot, token, warn=warn)
 
 
-def _camera(every: int | None, config: RunConfig, out: Path) -> Camera | None:
+def _watch(every: int | None, config: RunConfig, out: Path) -> Watch | None:
     """Return what films the run, once it is known to work; None if not asked for."""
     if every is None:
         return None
     at_least("--video-every", every, 1)
     headless(os.environ)
-    return Camera(out / "videos", every, config.episodes, check_video(config))
+    fps = check_video(config)
+    return camera(out / "videos", every=every, last=config.episodes, fps=fps)
 
 
 def _parser() -> argparse.ArgumentParser:

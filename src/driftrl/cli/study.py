@@ -16,9 +16,8 @@ from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.engines.launcher import LOG, Engine, Failures, make_engine, run_all
 from driftrl.engines.progress import read_progress
-from driftrl.errors import at_least, counted, require
+from driftrl.errors import counted, require
 from driftrl.tracking import require_tracker
-from driftrl.training.process import cores
 from driftrl.training.study import Study, find_study, prepare_study, read_study
 
 _REFRESH_SECONDS = 2.0
@@ -65,7 +64,7 @@ def main(
     if track is not None:
         require_tracker(track)
         options = ("--track", track)
-    engine = make_engine(on, config, workers_for(workers), options)
+    engine = make_engine(on, config, workers, options)
     status = run_study(plan, path, directory, engine)
     print(f"Results are in {directory}; `driftrl report {directory}` draws them.")
     return status
@@ -116,11 +115,3 @@ def _progress(
 
     with console.status("starting") as line:
         yield show
-
-
-def workers_for(asked: int | None) -> int:
-    """Return how many runs are made at once: as many as asked, or as cores."""
-    if asked is None:
-        return cores()
-    at_least("--workers", asked, 1)
-    return asked

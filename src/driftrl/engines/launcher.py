@@ -69,7 +69,10 @@ class Engine(Protocol):
 
 
 def make_engine(
-    name: EngineName, config: EngineConfig, workers: int, options: tuple[str, ...] = ()
+    name: EngineName,
+    config: EngineConfig,
+    workers: int | None = None,
+    options: tuple[str, ...] = (),
 ) -> Engine:
     """Return an engine; ``workers`` are runs at once on this machine."""
     if name == "local":

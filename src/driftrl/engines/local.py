@@ -6,14 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.engines.launcher import LOG, Ended, Job, ended_with
+from driftrl.errors import at_least
 from driftrl.plugins import SEARCH_VARIABLE
-from driftrl.training.process import prepare
+from driftrl.training.process import cores, prepare
 
 _POLL_SECONDS = 0.2
 
@@ -98,13 +98,15 @@ def run_worker(
     return job.process.returncode
 
 
-@dataclass(frozen=True)
 class LocalEngine:
-    """Runs on the cores of this machine."""
+    """Runs on this machine, by default as many at once as it has cores."""
 
-    max_jobs: int
-    options: tuple[str, ...] = ()
-    """Further options of the worker."""
+    def __init__(
+        self, workers: int | None = None, options: tuple[str, ...] = ()
+    ) -> None:
+        self.max_jobs = cores() if workers is None else workers
+        self.options = options  # of the worker
+        at_least("--workers", self.max_jobs, 1)
 
     def start(self, runs: Sequence[tuple[RunConfig, Path]]) -> Sequence[Job]:
         """Start a process for each run."""

@@ -48,14 +48,8 @@ def run(
 ) -> None:
     """Run a configuration in a directory to its last episode.
 
-    Args:
-        config: The run.
-        directory: Where its files are; created if needed.
-        resume: Whether episodes that are already there may be continued.
-        change: Whether they may be continued with other settings.
-        on_episode: Called with each episode's row once the episode is on disk.
-        warn: Called with warnings.
-        watch: Observes the executed episodes, and may render them.
+    ``resume`` and ``change`` are those of a session; ``watch`` observes the executed
+    episodes, and may render them.
     """
     with (
         # First, as it may refuse the configuration: then nothing is written.

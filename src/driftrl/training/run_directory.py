@@ -21,7 +21,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,12 +150,6 @@ class RunDirectory:
         (path / HEARTBEAT_FILE).touch()
         self._heart = threading.Thread(target=self._beat, daemon=True)
         self._heart.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release the directory; a second call does nothing."""
