@@ -29,14 +29,15 @@ from driftrl.records import load_run
 from driftrl.theory.confidence import (
     Setting,
     drift_coefficient,
+    exploration_weight,
     width_of,
 )
 from driftrl.theory.nystrom import RunningSums, fit_features
 from driftrl.theory.regret_bound import (
     RegretTerms,
+    drift_penalty,
     episodic_regret_bound,
-    optimism_penalty,
-    optimism_weight,
+    optimistic,
     require_episodes,
 )
 from driftrl.theory.run_data import has_episodes, load_episodes
@@ -120,8 +121,10 @@ def empirical_bound(
         episode=numbers,
         episodes=count,
     )
-    penalty = optimism_penalty(setting, drift_coefficient(setting, gain, spans), drift)
-    weight = optimism_weight(setting, width)
+    with_bonus = optimistic(setting)
+    coefficient = drift_coefficient(setting, gain, spans)
+    penalty = drift_penalty(with_bonus, coefficient, drift)
+    weight = exploration_weight(with_bonus, width)
     terms = episodic_regret_bound(weight, uncertainty, penalty)
     return EmpiricalBound(setting, uncertainty, drift, terms)
 

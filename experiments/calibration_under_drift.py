@@ -15,7 +15,7 @@ draws in ``--out`` only.
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -42,7 +42,6 @@ from driftrl.theory.confidence import (
     width_of,
 )
 from driftrl.theory.information import greedy_information_gain
-from driftrl.theory.variation import Expansion
 
 SCHEMES: tuple[Scheme, ...] = ("keep_all", "reset", "window")
 BOUNDS = (
@@ -117,6 +116,26 @@ class Settings:
         axis = np.linspace(-1.0, 1.0, along)
         axes = np.meshgrid(*[axis] * self.dimension)
         return np.stack(axes, -1).reshape(-1, self.dimension)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Functions f_j = Σ_i α_ij k(c_i, ·), one column of α an output."""
+
+    kernel: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """k(X, Z): the matrix [k(x_i, z_j)] of two sets of rows."""
+    centres: np.ndarray
+    coefficients: np.ndarray
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        """Return f at the rows of ``points``."""
+        return self.kernel(points, self.centres) @ self.coefficients
+
+    def norms(self) -> np.ndarray:
+        """Return ‖f_j‖ = √(αᵀKα) of every output."""
+        matrix = self.kernel(self.centres, self.centres)
+        squares = np.sum(self.coefficients * (matrix @ self.coefficients), axis=0)
+        return np.sqrt(np.maximum(squares, 0.0))
 
 
 @dataclass(frozen=True)

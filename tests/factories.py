@@ -268,3 +268,9 @@ def load_module(path: Path) -> ModuleType:
 def script(name: str) -> ModuleType:
     """Load a script of ``experiments``."""
     return load_module(Path(__file__).parents[1] / "experiments" / f"{name}.py")
+
+
+def gain_of_kernel(kernel: np.ndarray, noise_std: float) -> float:
+    """Return ½ log det(I + σ⁻²K) of a data set from its kernel matrix."""
+    shifted = np.eye(len(kernel)) + kernel / noise_std**2
+    return 0.5 * float(np.linalg.slogdet(shifted).logabsdet)

@@ -15,7 +15,7 @@ from driftrl.theory.confidence import (
     stale_data_bias,
     width_of,
 )
-from driftrl.theory.information import gain_of_kernel
+from factories import gain_of_kernel
 
 SETTING = Setting(
     rkhs_bound=2.0, noise_std=0.5, outputs=3, failure_probability=0.1, steps=40

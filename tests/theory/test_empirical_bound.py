@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftrl.theory.information import gain_of_kernel
 from driftrl.theory.nystrom import fit_features
 from driftrl.theory.window_selection import estimate_constants
 from driftrl.types import Episode
-from factories import driven, script
+from factories import driven, gain_of_kernel, script
 
 bound_beside_regret = script("bound_beside_regret")
 drift_within = bound_beside_regret.drift_within

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from driftrl.models.kernels import gram, kernel_named
 from driftrl.theory.confidence import information_gain
 from driftrl.theory.information import (
-    gain_of_kernel,
     greedy_information_gain,
     growth_rate,
     scaled_rate,
 )
+from factories import gain_of_kernel
 
 
 def se_kernel(points: np.ndarray, length: float = 0.5) -> np.ndarray:

@@ -11,22 +11,20 @@ from hypothesis import strategies as st
 
 from driftrl.errors import InputError
 from driftrl.theory.confidence import Setting, exploration_weight
-from driftrl.theory.information import gain_of_kernel
 from driftrl.theory.regret_bound import (
     best_span,
     drift_penalty,
     episodic_regret_bound,
-    optimism_penalty,
-    optimism_weight,
+    optimistic,
     performance_difference_bound,
     regret_bound,
     regret_orders,
-    reward_scale,
     tuned_span,
     uncertainty_along,
     uncertainty_bound,
     variance_constant,
 )
+from factories import gain_of_kernel
 
 SETTING = Setting(rkhs_bound=1.0, noise_std=1.0, steps=2, failure_probability=0.5)
 EPISODE = Setting(noise_std=0.5, steps=10, reward_max=2.0, kernel_bound=4.0, outputs=2)
@@ -40,15 +38,14 @@ def test_quantities_by_hand() -> None:
 
 def test_intrinsic_reward_is_bounded_by_its_root() -> None:
     # k ≤ 4 and two outputs: ‖σ‖ ≤ √8, where σ_max = 4 is printed.
-    assert reward_scale(EPISODE) == pytest.approx(np.sqrt(8))
-    assert reward_scale(EPISODE, "printed") == 4.0
+    proved, printed = optimistic(EPISODE), optimistic(EPISODE, "printed")
+    assert (proved.reward_max, printed.reward_max) == (pytest.approx(np.sqrt(8)), 4.0)
     # With k ≤ ¼ the printed one is too small: a single σ reaches ½.
     small = Setting(kernel_bound=0.25, reward_max=0.0)
-    assert reward_scale(small, "printed") == 0.25
-    assert reward_scale(small) == 0.5
-    assert float(optimism_weight(EPISODE, 3.0, "printed")) == 240.0
-    assert float(optimism_penalty(EPISODE, 7.0, 0.25, "printed")) == 1400.0
-    assert float(optimism_weight(EPISODE, 3.0)) == pytest.approx(60 * np.sqrt(8))
+    assert optimistic(small, "printed").reward_max == 0.25
+    assert optimistic(small).reward_max == 0.5
+    assert float(exploration_weight(printed, 3.0)) == 240.0
+    assert float(drift_penalty(printed, 7.0, 0.25)) == 1400.0
 
 
 def test_uncertainty_along_trajectories() -> None:

@@ -21,13 +21,6 @@ from driftrl.errors import InputError, at_least, positive, require
 _MATERN = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
-def gain_of_kernel(kernel: Float[np.ndarray, "N N"], noise_std: float) -> float:
-    """Return ½ log det(I + σ⁻²K) of a data set from its kernel matrix."""
-    positive("The noise σ", noise_std)
-    shifted = np.eye(len(kernel)) + kernel / noise_std**2
-    return 0.5 * float(np.linalg.slogdet(shifted).logabsdet)
-
-
 class GreedyGain(NamedTuple):
     """What greedy selection found: the gain after each point, and the points."""
 

@@ -58,36 +58,15 @@ def drift_penalty(
     return np.asarray(scale * np.multiply(coefficient, drift))
 
 
-def reward_scale(setting: Setting, version: Version = "corrected") -> float:
-    """Return max{R_max, largest ‖σ(z)‖}: the reward and the intrinsic one alike.
+def optimistic(setting: Setting, version: Version = "corrected") -> Setting:
+    """Return the setting in which λ and B are λ̃ and B̃ of the episodic bound.
 
-    The proof of the episodic bound treats ‖σ(z)‖₂ as a reward.  With k(z, z) ≤ σ_max
-    and d_x outputs it is at most √(d_x·σ_max); the paper prints σ_max.
+    Its proof treats ‖σ(z)‖₂ as a reward, so R_max becomes max{R_max, sup‖σ‖}.  With
+    k(z, z) ≤ σ_max and d_x outputs ‖σ‖ ≤ √(d_x·σ_max); the paper prints σ_max.
     """
-    if version == "printed":
-        return max(setting.reward_max, setting.kernel_bound)
-    return max(setting.reward_max, math.sqrt(setting.outputs * setting.kernel_bound))
-
-
-def optimism_weight(
-    setting: Setting, width: ArrayLike, version: Version = "corrected"
-) -> Float[np.ndarray, "..."]:
-    """Return λ̃ = max{R_max, sup‖σ‖}·T/σ·β of the episodic bound."""
-    return exploration_weight(_intrinsic(setting, version), width)
-
-
-def optimism_penalty(
-    setting: Setting,
-    coefficient: ArrayLike,
-    drift: ArrayLike,
-    version: Version = "corrected",
-) -> Float[np.ndarray, "..."]:
-    """Return B̃ = ξ·max{R_max, sup‖σ‖}·T²/σ·Σ‖f_{s+1} − f_s‖ of the episodic bound."""
-    return drift_penalty(_intrinsic(setting, version), coefficient, drift)
-
-
-def _intrinsic(setting: Setting, version: Version) -> Setting:
-    return replace(setting, reward_max=reward_scale(setting, version))
+    root = math.sqrt(setting.outputs * setting.kernel_bound)
+    largest = setting.kernel_bound if version == "printed" else root
+    return replace(setting, reward_max=max(setting.reward_max, largest))
 
 
 def performance_difference_bound(
@@ -188,11 +167,12 @@ def regret_bound(
     rule: dict[str, Any] = {"scheme": scheme, "span": span, "version": version}
     width = width_of(setting, gain, episode=episodes, episodes=episodes, **rule)
     coefficient = drift_coefficient(setting, gain, span, version)
+    with_bonus = optimistic(setting, version)
     return episodic_regret_bound(
-        optimism_weight(setting, width, version),
+        exploration_weight(with_bonus, width),
         uncertainty_bound(setting, episodes, span, gain, version),
         # Each increment is in the data of at most p episodes.
-        optimism_penalty(setting, coefficient, span * variation, version),
+        drift_penalty(with_bonus, coefficient, span * variation),
     )
 
 
