@@ -82,7 +82,7 @@ def test_a_bootstrap_of_two_seeds_can_be_enumerated() -> None:
     both = {"sombrl": strata, "sw-ombrl": strata}
     mean = aggregate_scores(both, SCORE, "sombrl", resamples=4_000)["sombrl"].mean
     assert mean.value == 0.5
-    assert (mean.interval.low, mean.interval.high) == pytest.approx((0.2, 0.8))
+    assert (mean.low, mean.high) == pytest.approx((0.2, 0.8))
 
 
 # Two ways.
@@ -125,7 +125,7 @@ def agree(one: Aggregate, low: float, high: float, step: float) -> bool:
     distance of the values that a statistic can take.
     """
     allowed = 0.043 * (high - low) + step
-    ends = np.array([one.interval.low - low, one.interval.high - high])
+    ends = np.array([one.low - low, one.high - high])
     return bool(np.all(np.abs(ends) <= allowed))
 
 

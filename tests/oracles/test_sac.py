@@ -27,8 +27,7 @@ from driftrl.oracles.sac import (
     rollouts,
     train,
 )
-from driftrl.oracles.settings import SACOracleSettings
-from driftrl.oracles.table import StoredOracle
+from driftrl.oracles.table import SACOracleSettings, StoredOracle
 from driftrl.presets.tasks import TASKS
 
 SMALL = SACConfig(hidden=(16,), batch_size=32, learning_rate=3e-3, discount=0.0)

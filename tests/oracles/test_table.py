@@ -14,10 +14,10 @@ from driftrl.cli.main import main
 from driftrl.config.run import EnvironmentConfig
 from driftrl.errors import InputError
 from driftrl.oracles import pendulum, sac, table
-from driftrl.oracles.settings import SACOracleSettings
 from driftrl.oracles.table import (
     Optimum,
     OracleTable,
+    SACOracleSettings,
     StoredOracle,
     given_optimal_returns,
     grid_for,
@@ -290,7 +290,7 @@ def test_runs_of_different_systems_have_no_common_oracle() -> None:
 )
 def test_table_without_oracle_is_empty_and_says_why(unknown: Run) -> None:
     found = optimal_returns_of_runs([unknown])
-    assert not found.known and found.provenance
+    assert not found.entries and found.provenance
 
 
 # ---- a user's J* ---------------------------------------------------------------------

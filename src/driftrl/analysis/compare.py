@@ -19,7 +19,7 @@ from scipy import stats
 
 from driftrl.analysis.names import default_baseline
 from driftrl.analysis.regret import methods_of, require_distinct_seeds
-from driftrl.analysis.statistics import LEVEL, Interval
+from driftrl.analysis.statistics import LEVEL
 from driftrl.errors import InputError, counted, require
 
 RESAMPLES = 5_000
@@ -69,7 +69,8 @@ class Aggregate:
     """One number, or one for each threshold, with its bootstrap interval."""
 
     value: np.ndarray
-    interval: Interval
+    low: np.ndarray
+    high: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,9 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
         row = {"method": name, "runs": method.runs, "score": aggregates.measure.name}
         for column in ("iqm", "mean", "median", "optimality_gap", "improvement"):
             one: Aggregate | None = getattr(method, column)
-            ends = (one.value, one.interval.low, one.interval.high) if one else ()
-            numbers = [float(end) for end in ends] or [None] * 3
-            names = (column, f"{column}_low", f"{column}_high")
-            row |= dict(zip(names, numbers, strict=True))
+            for end in ("value", "low", "high"):
+                name = column if end == "value" else f"{column}_{end}"
+                row[name] = None if one is None else float(getattr(one, end))
         rows.append(row)
     table = polars.DataFrame(rows, infer_schema_length=None)
     return table.cast({polars.Null: polars.Float64})  # columns without a number
@@ -284,7 +284,7 @@ def aggregate_scores(
         tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
         low, high = np.quantile(samples, tails, axis=0)
         value = np.asarray(statistic(*(scores[name] for name in names)))
-        return Aggregate(value, Interval(np.asarray(low), np.asarray(high)))
+        return Aggregate(value, np.asarray(low), np.asarray(high))
 
     def oriented(strata: Strata) -> list[np.ndarray]:
         return [measure.oriented(one) for one in strata]

@@ -250,7 +250,7 @@ def profile_figure(aggregates: Aggregates, styles: Styles) -> go.Figure:
         yaxis=_axis(f"share of runs {side} τ", tickformat=".0%", range=[-0.03, 1.03]),
     )
     for method, one in aggregates.methods.items():
-        style, ends = styles[method], one.profile.interval
+        style, ends = styles[method], one.profile
         if len(aggregates.methods) <= _MOST_BANDS:
             _draw_band(figure, taus, ends.low, ends.high, style.colour, method=method)
         figure.add_scatter(

@@ -8,7 +8,7 @@ import json
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ import polars
 from driftrl.analysis.names import first_few, natural_key
 from driftrl.errors import DriftrlError, counted, require
 from driftrl.oracles.table import (
+    Oracle,
     OracleTable,
+    Progress,
     given_optimal_returns,
     optimal_returns_of_runs,
 )
@@ -35,11 +37,6 @@ from driftrl.records import (
 )
 
 STUDY_FILE = "study.toml"
-Oracle = Callable[[float], float] | str | Path | None
-"""J*(θ): a function of θ, its ``module:name``, a CSV file with the columns theta and
-value, ``"none"`` to leave it out, or None for the package's own oracle."""
-Progress = Callable[[int, int], None]
-
 _SYSTEM = ("task", "environment", "drift", "extra_drifts", "clock")
 _NOT_SETTINGS = {"task", "method", "seed", "variant", *BESIDE_SETTINGS}
 _POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}
@@ -61,7 +58,7 @@ class Results:
 
 
 def load(
-    paths: str | Path | Iterable[str | Path], *, oracle: Oracle = None
+    paths: str | Path | Iterable[str | Path], *, oracle: Oracle | None = None
 ) -> polars.DataFrame:
     """Read recorded runs into a frame with one row per episode.
 
@@ -98,7 +95,7 @@ def _announce(done: int, total: int) -> None:
 def read_results(
     paths: str | Path | Iterable[str | Path],
     *,
-    oracle: Oracle = None,
+    oracle: Oracle | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Like ``load``, but return the notes and configurations beside the frame."""
@@ -365,7 +362,7 @@ def _settings(runs: Sequence[_Loaded]) -> polars.DataFrame:
 
 def with_oracle(frame: polars.DataFrame, oracle: Oracle) -> polars.DataFrame:
     """Return a frame with J*(θ) from a function, ``module:function`` or CSV file."""
-    if oracle is None or oracle == "none":
+    if oracle == "none":
         return _joined(frame, {})
     thetas = frame["theta"].drop_nulls().unique().to_list()
     table = given_optimal_returns(oracle, thetas)
@@ -375,7 +372,7 @@ def with_oracle(frame: polars.DataFrame, oracle: Oracle) -> polars.DataFrame:
 def _with_optimum(
     frame: polars.DataFrame,
     runs: Sequence[_Loaded],
-    oracle: Oracle,
+    oracle: Oracle | None,
     progress: Progress | None,
 ) -> tuple[polars.DataFrame, dict[str, str]]:
     tables, origins = {}, {}
@@ -391,7 +388,7 @@ def _with_optimum(
             progress=progress,
         )
         origins[problem] = table.provenance
-        if table.known:
+        if table.entries:
             tables[problem] = table
     return _joined(frame, tables), origins
 

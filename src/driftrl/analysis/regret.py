@@ -18,10 +18,11 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from driftrl.analysis.load import Oracle, with_oracle
+from driftrl.analysis.load import with_oracle
 from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import Estimate, Interval, estimate_mean, mean
 from driftrl.errors import InputError, require
+from driftrl.oracles.table import Oracle
 
 LAST_EPISODES = 10
 """Episodes at the end over which final performance is measured."""
@@ -101,7 +102,10 @@ class ProblemSummary:
 
 
 def regret(
-    frame: polars.DataFrame, *, oracle: Oracle = None, baseline: str | None = None
+    frame: polars.DataFrame,
+    *,
+    oracle: Oracle | None = None,
+    baseline: str | None = None,
 ) -> polars.DataFrame:
     """Return the regret of each method on each problem, one row per pair.
 

@@ -31,8 +31,6 @@ from driftrl.analysis.compare import Aggregates, aggregate
 from driftrl.analysis.interactive import panel_figure, profile_figure, run_figure
 from driftrl.analysis.load import (
     STUDY_FILE,
-    Oracle,
-    Progress,
     Results,
     flattened,
     read_results,
@@ -58,6 +56,7 @@ from driftrl.analysis.style import (
 )
 from driftrl.errors import CorruptFile, counted, require
 from driftrl.io import write_atomically
+from driftrl.oracles.table import Oracle, Progress
 from driftrl.records import COLUMNS, Run
 
 MOST_PROBLEMS = 8
@@ -74,7 +73,7 @@ def report(
     paths: str | Path | Iterable[str | Path],
     out: str | Path | None = None,
     *,
-    oracle: Oracle = None,
+    oracle: Oracle | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = warnings.warn,
     command: str = "",

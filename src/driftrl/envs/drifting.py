@@ -137,13 +137,10 @@ def drifting(plant: Plant, config: RunConfig) -> DriftingEnv:
 
 
 def freeze(
-    task: str,
-    theta: float,
-    environment: EnvironmentConfig | None = None,
-    render_mode: str | None = None,
+    task: str, theta: float, environment: EnvironmentConfig | None = None
 ) -> DriftingEnv:
     """Build the stationary twin of a task at θ, for evaluation and for oracles."""
-    return make_env(task, environment, Constant(value=theta), render_mode=render_mode)
+    return make_env(task, environment, Constant(value=theta))
 
 
 def schedules_of(

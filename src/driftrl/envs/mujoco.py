@@ -18,14 +18,9 @@ from gymnasium import spaces
 
 from driftrl.config.run import EnvironmentConfig
 from driftrl.config.task import Task
-from driftrl.envs.parameters import (
-    BoundParameter,
-    check_disjoint,
-    checked,
-    parse_parameter,
-)
+from driftrl.envs.parameters import BoundParameter, check_disjoint, parse_parameter
 from driftrl.envs.plant import Observation, Plant, Signals, StepResult
-from driftrl.errors import EnvironmentFault
+from driftrl.errors import EnvironmentFault, at_least
 
 _POSITIONS_AND_SPEEDS = {
     f"include_{part}_in_observation": False
@@ -76,7 +71,8 @@ class MujocoPlant(Plant):
             if name not in self._parameters:
                 self._parameters[name] = self._parameter(name)
             named, put = self._parameters[name]
-            put(checked(named.row, theta, self._task))
+            at_least(f"θ of {name!r} of task {self._task!r}", theta, named.row.least)
+            put(float(theta))
 
     def _parameter(self, text: str) -> tuple[BoundParameter, Callable[[float], None]]:
         named = parse_parameter(text, self._inner.model, self._task)

@@ -14,7 +14,6 @@ Delays and noise act on signals, not on the model: they have no setter here.
 # MuJoCo's modules are compiled and come without stubs.
 # pyright: reportAttributeAccessIssue=false
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -194,16 +193,6 @@ def parse_parameter(text: str, model: mujoco.MjModel, task: str) -> BoundParamet
     )
     index = _target(row, target, model, task) if colon else None
     return BoundParameter(row, index, text)
-
-
-def checked(parameter: Parameter, theta: float, task: str) -> float:
-    """Return θ, refused unless it is a number of at least ``parameter.least``."""
-    require(
-        math.isfinite(theta) and theta >= parameter.least,
-        f"Task {task!r}: θ of parameter {parameter.name!r} must be a number of at "
-        f"least {parameter.least:g}, received {theta!r}.",
-    )
-    return float(theta)
 
 
 def check_disjoint(parameters: Sequence[BoundParameter], task: str) -> None:

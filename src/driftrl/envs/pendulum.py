@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.plant import Observation, Plant, StepResult
-from driftrl.errors import require
+from driftrl.errors import at_least, require
 
 GRAVITY = 10.0  # m/s², as in Pendulum-v1
 MASS = 1.0  # kg
@@ -138,13 +138,8 @@ class PendulumPlant(Plant):
             [*values] == ["torque"],
             f"The pendulum has one parameter, 'torque'; received {[*values]}.",
         )
-        theta = values["torque"]
-        require(
-            np.isfinite(theta) and theta >= 0,
-            "The pendulum's torque θ must be a number of at least 0, received "
-            f"{theta!r}.",
-        )
-        self._theta = float(theta)
+        at_least("The pendulum's torque θ", values["torque"], 0)
+        self._theta = float(values["torque"])
         # Gymnasium clips at max_torque, so the limit must follow the commanded torque.
         self._inner.max_torque = self._theta
 

@@ -45,7 +45,7 @@ from jaxtyping import Array, Float
 
 from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.plant import Observation, Plant, Signals, StepResult
-from driftrl.errors import require, unknown_name
+from driftrl.errors import at_least, require, unknown_name
 
 DT = 1.0 / 30.0  # s, from one command to the next
 SUBSTEPS = 9  # of the integrator, in DT
@@ -328,10 +328,7 @@ class RCCarPlant(Plant):
         for name, value in values.items():
             if name not in NOMINAL_THETA:
                 raise unknown_name("parameter of the car", name, NOMINAL_THETA)
-            require(
-                math.isfinite(value) and value >= 0,
-                f"The car's {name} must be a number of at least 0, received {value!r}.",
-            )
+            at_least(f"The car's {name}", value, 0)
         settled = {**NOMINAL_THETA, **values}
         self._signals.action_delay = round(settled["action_delay"])
         self._noise_std = settled["observation_noise"] * NOISE_STD

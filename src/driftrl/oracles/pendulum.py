@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float
 
 from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.pendulum import HANGING, PendulumState, Scalar, repeated_step, wrap
-from driftrl.errors import require
+from driftrl.errors import at_least
 from driftrl.oracles.dynamic_programming import (
     Grid,
     Trajectory,
@@ -60,10 +60,7 @@ def optimal_return(
     theta: float, environment: EnvironmentConfig, grid: Grid | None = None
 ) -> Optimum:
     """Compute J*(θ) of the pendulum, by default on the ``default_grid``."""
-    require(
-        bool(np.isfinite(theta)) and theta >= 0,
-        f"The pendulum's torque θ must be a number of at least 0, received {theta!r}.",
-    )
+    at_least("The pendulum's torque θ", theta, 0)
     repeat, steps = environment.action_repeat, environment.steps
     grid = grid or default_grid(repeat)
     # Single precision: its rounding is far below the error of any grid.

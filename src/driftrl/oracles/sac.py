@@ -28,8 +28,7 @@ from driftrl.envs.drifting import freeze
 from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault
 from driftrl.models.networks import MLP
-from driftrl.oracles.settings import SACOracleSettings
-from driftrl.oracles.table import Optimum
+from driftrl.oracles.table import Optimum, SACOracleSettings
 from driftrl.training.streams import Purpose, integer_for, key_for
 from driftrl.types import Data
 
