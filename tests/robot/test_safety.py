@@ -23,7 +23,7 @@ LIMITS = Limits(
     stop=(0.0,),
     observation_size=2,
     bounds=(Bound(0, -1.4, 2.8),),
-    sensors=((-100.0, 100.0), (-8.0, 8.0)),
+    sensors=(Bound(0, -100.0, 100.0), Bound(1, -8.0, 8.0)),
     frozen=3,
 )
 
@@ -76,8 +76,8 @@ def test_right_observations_pass() -> None:
 
 def test_sensors_get_a_tenth_of_their_range() -> None:
     found = sensor_ranges(array(-1.0, 0.0, -math.inf), array(1.0, 5.0, math.inf))
-    assert found == ((-1.2, 1.2), (-0.5, 5.5), (-math.inf, math.inf))
-    assert sensor_ranges(array(0.0), array(math.inf)) == ((0.0, math.inf),)
+    assert found == ((0, -1.2, 1.2), (1, -0.5, 5.5), (2, -math.inf, math.inf))
+    assert sensor_ranges(array(0.0), array(math.inf)) == ((0, 0.0, math.inf),)
 
 
 @pytest.mark.parametrize(

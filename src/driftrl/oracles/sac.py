@@ -136,10 +136,9 @@ def train(
 
 def frozen_envs(task: Task, theta: float, environment: EnvironmentConfig) -> list[Env]:
     """Return the frozen task with its own start, then with every other start."""
-    others = [start for start in task.starts if start != environment.start]
     return [
         freeze(task.name, theta, replace(environment, start=start))
-        for start in (environment.start, *others)
+        for start in dict.fromkeys((environment.start, *task.starts))
     ]
 
 

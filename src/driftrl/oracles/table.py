@@ -191,11 +191,6 @@ _LONG = SACOracleSettings(
 )
 
 
-def settings_for(plant: str) -> SACOracleSettings:
-    """Return the default effort for a plant."""
-    return SACOracleSettings() if plant == "pendulum" else _LONG
-
-
 class StoredOracle:
     """J*(θ) of one task in one environment: files first, then a computation."""
 
@@ -216,7 +211,7 @@ class StoredOracle:
         )
         self.task, self.environment = task, environment
         self.by: By = by or ("dp" if has_dp else "sac")
-        self.settings = settings_for(row.plant)
+        self.settings = SACOracleSettings() if row.plant == "pendulum" else _LONG
         # More torque, gear or throttle can't hurt: actions may be smaller instead, for
         # which every reward charges less.
         self.monotone = environment.parameter == row.environment.parameter

@@ -41,8 +41,8 @@ class Limits:
     rate: float = 2.0
     """Largest change of an action's entry from one period to the next; 2 is all."""
     bounds: tuple[Bound, ...] = ()
-    sensors: tuple[tuple[float, float], ...] = ()
-    """Smallest and largest reading of each entry; empty if there is no such limit."""
+    sensors: tuple[Bound, ...] = ()
+    """What the sensors can read, entry by entry."""
     frozen: int = 0
     """So many equal observations in a row mean that the sensors are stuck; 0 is off."""
 
@@ -69,13 +69,14 @@ class Limits:
 
 def sensor_ranges(
     low: Float[np.ndarray, " S"], high: Float[np.ndarray, " S"]
-) -> tuple[tuple[float, float], ...]:
+) -> tuple[Bound, ...]:
     """Return what sensors may read: the declared range, and a tenth of it either side.
 
     The slack is for noise and rounding; an infinite end stays infinite.
     """
     margin = _SLACK * np.where(np.isfinite(high - low), high - low, 0.0)
-    return tuple(zip((low - margin).tolist(), (high + margin).tolist(), strict=True))
+    ends = np.stack([low - margin, high + margin], axis=1).tolist()
+    return tuple(Bound(entry, *pair) for entry, pair in enumerate(ends))
 
 
 def limited(values: Actions, before: Actions, rate: float) -> Actions:
@@ -92,10 +93,8 @@ def check_observation(
 ) -> None:
     """Raise Interrupted if an observation, seen ``repeats`` times now, is wrong."""
     if obs.shape != (limits.observation_size,):
-        expected = f"it has {limits.observation_size} numbers"
-        raise Interrupted(
-            "observation", f"The observation has shape {obs.shape}; {expected}."
-        )
+        size = limits.observation_size
+        raise Interrupted("observation", f"{size} numbers expected, not {obs.shape}.")
     for index in np.flatnonzero(~np.isfinite(obs)):
         raise Interrupted(
             "observation", f"Entry {index} of the observation is {obs[index]}."
@@ -104,8 +103,7 @@ def check_observation(
         raise Interrupted("observation", f"The reward is {reward}.")
     if limits.frozen and repeats >= limits.frozen:
         raise Interrupted("stale", f"{repeats} observations in a row were the same.")
-    sensors = [Bound(entry, *ends) for entry, ends in enumerate(limits.sensors)]
-    _check_within(obs, sensors, "range", "the sensors read")
+    _check_within(obs, limits.sensors, "range", "the sensors read")
     _check_within(obs, limits.bounds, "bounds", "the machine must stay")
 
 
@@ -114,6 +112,8 @@ def _check_within(
 ) -> None:
     for entry, low, high in bounds:
         if not low <= obs[entry] <= high:
-            value = f"Entry {entry} of the observation is {obs[entry]:.6g}"
-            allowed = f"{what} from {low:.6g} to {high:.6g}"
-            raise Interrupted(code, f"{value}; {allowed}.")
+            raise Interrupted(
+                code,
+                f"Entry {entry} of the observation is {obs[entry]:.6g}; {what} from "
+                f"{low:.6g} to {high:.6g}.",
+            )
