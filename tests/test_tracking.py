@@ -1,5 +1,6 @@
 """Trackers: what they are told, once each, and that no run depends on them."""
 
+import contextlib
 import json
 import os
 import struct
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from driftrl import tracking
 from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
 from driftrl.records import COLUMNS, RecordWriter
-from driftrl.tracking import GROUPS, Tracker, require_tracker, scalars
+from driftrl.tracking import GROUPS, require_tracker, scalars
 from factories import record
 
 CONFIG = configure("pendulum", "sombrl", {})
@@ -43,27 +45,31 @@ class Fake:
         self.closed += 1
 
 
-Live = Callable[..., Tracker]
+Live = Callable[..., contextlib.ExitStack]
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Live:
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
     """Live through episodes as a run does: the row first, then who observes it."""
 
     def through(
         fake: Fake, first: int, last: int, said: list[str] | None = None
-    ) -> Tracker:
+    ) -> contextlib.ExitStack:
         def opening(place: Path, config: RunConfig) -> Any:
             assert (place, config) == (tmp_path, CONFIG)
             return fake
 
         warn = ([] if said is None else said).append
-        tracker = Tracker("fake", tmp_path, CONFIG, opening, warn)
+        monkeypatch.setitem(tracking._TRACKERS, "fake", ("json", opening))
+        stack = contextlib.ExitStack()
+        tracker = stack.enter_context(
+            tracking.tracking("fake", tmp_path, CONFIG, warn=warn)
+        )
         with RecordWriter(tmp_path / "episodes.jsonl") as rows:
             for number in range(first, last + 1):
                 rows.append(record(number))
                 tracker(record(number))
-        return tracker
+        return stack
 
     return through
 
@@ -90,16 +96,16 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_a_resumed_run_writes_its_earlier_episodes_again(live: Live) -> None:
     first, second = Fake(), Fake()
-    live(first, 1, 3)  # killed: never closed
+    killed = live(first, 1, 3)  # not closed yet
     live(second, 4, 5).close()
     assert (first.written, second.written) == ([1, 2, 3], [1, 2, 3, 4, 5])
     assert (first.closed, second.closed) == (0, 1)
+    killed.close()
 
 
 def test_a_failure_is_told_once_and_the_run_goes_on(live: Live) -> None:
     fake, said = Fake(fails_at=3), []
-    tracker = live(fake, 1, 6, said)
-    tracker.close()
+    live(fake, 1, 6, said).close()
     assert fake.written == [1, 2] and fake.closed == 1
     assert len(said) == 1 and "OSError: [Errno 28]" in said[0]
 

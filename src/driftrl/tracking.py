@@ -55,54 +55,6 @@ Open = Callable[[Path, RunConfig], AbstractContextManager[Write]]
 """Opens a backend in a run's directory."""
 
 
-class Tracker:
-    """Writes a run's episodes to a backend, opened at the first one.
-
-    Errors end the tracking, not the run: they are told once, by ``warn``.
-    """
-
-    def __init__(
-        self, name: str, directory: Path, config: RunConfig, opening: Open, warn: Warn
-    ) -> None:
-        self._name, self._opening, self._warn = name, opening, warn
-        self._directory, self._config = directory, config
-        self._backend = contextlib.ExitStack()
-        self._write: Write | None = None
-        self._failed = False
-
-    def __call__(self, record: EpisodeRecord) -> None:
-        """Write an episode; with the first one also those recorded before it."""
-        if self._failed:
-            return
-        with self._warned_once():
-            rows = [record]
-            if self._write is None:
-                earlier = read_records(self._directory / RECORDS_FILE)
-                rows = [*earlier[: record.episode - 1], record]
-                backend = self._opening(self._directory, self._config)
-                self._write = self._backend.enter_context(backend)
-            for row in rows:
-                self._write(row.episode, scalars(row))
-
-    def close(self) -> None:
-        """Close the backend, if it was opened."""
-        with self._warned_once():
-            self._backend.close()
-
-    @contextlib.contextmanager
-    def _warned_once(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
-            if not self._failed:
-                self._warn(
-                    f"Tracking by {self._name} has stopped ({reason}). The run goes "
-                    f"on, and {RECORDS_FILE} has every episode."
-                )
-            self._failed = True
-
-
 @contextlib.contextmanager
 def _tensorboard(directory: Path, config: RunConfig) -> Iterator[Write]:
     """Write event files in ``tensorboard/``.
@@ -182,11 +134,46 @@ def require_tracker(name: str) -> None:
 def tracking(
     name: str | None, directory: Path, config: RunConfig, *, warn: Warn = warnings.warn
 ) -> Iterator[Callable[[EpisodeRecord], None]]:
-    """Yield a function to call with every record; it does nothing without a name."""
+    """Yield a function to call with every record; it does nothing without a name.
+
+    The backend is opened at the first record, and is given those before it as well.
+    Errors end the tracking, not the run: they are told once, by ``warn``.
+    """
     if name is None:
         yield lambda record: None
         return
     require_tracker(name)
-    tracker = Tracker(name, directory, config, _TRACKERS[name][1], warn)
-    with contextlib.closing(tracker):
-        yield tracker
+    backend, write, failed = contextlib.ExitStack(), None, False
+
+    @contextlib.contextmanager
+    def warned_once() -> Iterator[None]:
+        nonlocal failed
+        try:
+            yield
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".strip().rstrip(".")
+            if not failed:
+                warn(
+                    f"Tracking by {name} has stopped ({reason}). The run goes on, and "
+                    f"{RECORDS_FILE} has every episode."
+                )
+            failed = True
+
+    def track(record: EpisodeRecord) -> None:
+        nonlocal write
+        if failed:
+            return
+        with warned_once():
+            rows = [record]
+            if write is None:
+                earlier = read_records(directory / RECORDS_FILE)
+                rows = [*earlier[: record.episode - 1], record]
+                write = backend.enter_context(_TRACKERS[name][1](directory, config))
+            for row in rows:
+                write(row.episode, scalars(row))
+
+    try:
+        yield track
+    finally:
+        with warned_once():
+            backend.close()
