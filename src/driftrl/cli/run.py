@@ -181,6 +181,8 @@ def _config(
 ) -> RunConfig:
     """Return the run that options and flags ask for."""
     changes = read_settings(Path(options.config)) if options.config else {}
+    if options.method:
+        changes["method"] = options.method
     out = Path(options.out or "")
     is_stored = options.resume and options.out and (out / CONFIG_FILE).is_file()
     stored = read_config(out) if is_stored else None
@@ -194,10 +196,12 @@ def _config(
             changes[table] = {**changes.get(table, {}), **settings}
     task = task_of_robot(robot.robot, options.task) if robot else options.task
     if task is not None:
+        _, _, rule = str(changes.get("forgetting", {}).get("kind")).partition(":")
+        if rule:
+            changes.setdefault("variant", rule)
         default = configure(task, options.method, changes)
     elif stored is not None:
-        method = {"method": options.method} if options.method else {}
-        default = overridden(stored, changes | method)
+        default = overridden(stored, changes)
     else:
         raise InputError(
             f"Which task? Known: {', '.join(TASKS)}; or MODULE:FACTORY of your own "
@@ -213,9 +217,8 @@ def _config(
         print("\nSettings, with the defaults of this task and method:\n")
         flags = ["--help"]
     _check_rule_flags(parsed, flags)
-    for value in (parsed, *vars(parsed).values()):
-        if is_dataclass(value):
-            tidy_help(type(value))
+    for value in filter(is_dataclass, (parsed, *vars(parsed).values())):
+        tidy_help(type(value))
     config = tyro.cli(
         RunConfig,
         args=flags,
