@@ -38,7 +38,7 @@ def slow_imports_of(module: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["driftrl", "driftrl.config.run", "driftrl.cli.main"]
+    "module", ["driftrl", "driftrl.engines.worker", "driftrl.cli.main"]
 )
 def test_import_starts_quickly(module: str):
     assert slow_imports_of(module) == []

@@ -16,7 +16,6 @@ from pathlib import Path
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict
 from driftrl.errors import DriftrlError
-from driftrl.tracking import tracking
 from driftrl.training.process import end_with, prepare
 
 _LOCK_SECONDS = 30.0  # the previous worker of a killed driver needs a moment to end
@@ -37,6 +36,8 @@ def main() -> int:
     directory = arguments.directory
     try:
         config = from_dict(RunConfig, tomllib.loads(sys.stdin.read()))
+        # JAX, which they import, reads what was prepared.
+        from driftrl.tracking import tracking
         from driftrl.training.loop import run
 
         _wait_for_lock(directory / "lock")
