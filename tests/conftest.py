@@ -70,8 +70,9 @@ settings.load_profile("driftrl")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the examples: the file that takes longest must not come last."""
-    items.sort(key=lambda item: "test_examples" not in item.nodeid)
+    """Begin with the files that take longest: the cores are to end together."""
+    long = ("test_examples", "tests/training", "tests/cli", "tests/agents")
+    items.sort(key=lambda item: [part not in item.nodeid for part in long])
 
 
 @pytest.fixture(scope="session", autouse=True)
