@@ -26,21 +26,11 @@ def test_warnings_are_errors():
         warnings.warn("noticed", stacklevel=1)
 
 
-def data(actions: int) -> Data:
-    """Return three transitions with as many actions as asked for."""
-    return Data(
-        np.ones((3, 2)),
-        np.ones((actions, 1)),
-        np.ones(3),
-        np.ones((3, 2)),
-        np.zeros(3, bool),
-    )
-
-
 def test_shapes_are_checked():
-    assert len(data(actions=3)) == 3
+    obs, actions = np.ones((3, 2)), np.ones((4, 1))
+    assert len(Data(obs, actions[:3], np.ones(3), obs, np.zeros(3, bool))) == 3
     with pytest.raises(TypeCheckError, match="actions"):
-        data(actions=4)
+        Data(obs, actions, np.ones(3), obs, np.zeros(3, bool))
 
 
 def test_types_are_checked():

@@ -46,7 +46,11 @@ CONFIG = EnsembleAgentConfig(
     sac=SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
     learning=LearningConfig(model_updates=1, policy_updates=3, learning_starts=4),
 )
-SEPARATE = replace(CONFIG, model=replace(CONFIG.model, separate_batches=True))
+TUNED = replace(
+    CONFIG,
+    model=replace(CONFIG.model, separate_batches=True),
+    optimism=DeepOptimismConfig(rule="tuned", weight=2.0, learning_rate=0.1),
+)
 KEY = jax.random.key(5)
 ROWS = 9
 
@@ -108,7 +112,7 @@ def value_of(state: ModelBasedState) -> float:
 # ---- updates -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("config", [CONFIG, SEPARATE], ids=["shared", "separate"])
+@pytest.mark.parametrize("config", [CONFIG, TUNED], ids=["shared", "separate"])
 def test_neither_padding_nor_the_start_of_the_ring_matters(
     config: EnsembleAgentConfig,
 ) -> None:
@@ -172,14 +176,12 @@ def test_a_known_reward_replaces_the_learned_one() -> None:
 
 
 def test_tuned_weight_moves_and_constant_does_not() -> None:
-    optimism = DeepOptimismConfig(rule="tuned", weight=2.0, learning_rate=0.1)
-    tuned = replace(CONFIG, optimism=optimism)
-    found = trained(tuned)
-    assert float(current_weight(fresh(tuned), tuned)) == pytest.approx(2.0)
-    assert float(current_weight(found, tuned)) != pytest.approx(2.0)
+    found = trained(TUNED)
+    assert float(current_weight(fresh(TUNED), TUNED)) == pytest.approx(2.0)
+    assert float(current_weight(found, TUNED)) != pytest.approx(2.0)
     assert float(current_weight(trained(), CONFIG)) == 1.0
     # π̄ follows the actor only where it is used.
-    assert not same(found.average_actor, fresh(tuned).average_actor)
+    assert not same(found.average_actor, fresh(TUNED).average_actor)
     assert same(trained().average_actor, fresh().average_actor)
 
 

@@ -272,11 +272,11 @@ def unit_oracle(theta: float) -> float:
 
 def test_an_oracle_from_a_function_a_path_or_a_file(tmp_path: Path) -> None:
     for rate in (0.1, 0.3):
-        write(tmp_path / "study", "a", f"a={rate}", **decays(rate))
+        write(tmp_path / "study", "a", f"a={rate}", task="mine:Cart", **decays(rate))
     csv = tmp_path / "oracle.csv"
     csv.write_text("theta,value\n0.3,1.3\n0.1,1.1\n7,8\n")
     expected = polars.Series([1.1, 1.1, 1.3, 1.3])
-    for oracle in (unit_oracle, csv, str(csv)):
+    for oracle in (unit_oracle, f"{__name__}:unit_oracle", csv, str(csv)):
         frame = driftrl.load(tmp_path / "study", oracle=oracle)
         assert (frame["optimal_return"] - expected).abs().max() < 1e-12
     # Afterwards, too.

@@ -25,7 +25,7 @@ from driftrl.training import assembly, loop
 from driftrl.training.checkpoint import load_checkpoint
 from driftrl.training.run_directory import RunDirectory
 from driftrl.training.streams import Purpose, integer_for, key_for
-from driftrl.types import EpisodeRecord
+from factories import Stop, stop_after
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 SETTINGS: dict[str, Any] = {
@@ -44,21 +44,12 @@ pytestmark = pytest.mark.usefixtures("no_screen")
 RATE = make_env("pendulum").metadata["render_fps"]
 
 
-class Stop(Exception):
-    pass
-
-
-def stop_after_three(record: EpisodeRecord) -> None:
-    if record.episode == 3:
-        raise Stop
-
-
 @pytest.fixture(scope="session")
 def halted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a run of four episodes that was stopped after three."""
     directory = tmp_path_factory.mktemp("runs") / "halted"
     with pytest.raises(Stop):
-        loop.run(CONFIG, directory, on_episode=stop_after_three)
+        loop.run(CONFIG, directory, on_episode=stop_after(3))
     return directory
 
 

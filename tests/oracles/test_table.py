@@ -296,18 +296,6 @@ def test_table_without_oracle_is_empty_and_says_why(unknown: Run) -> None:
 # ---- a user's J* ---------------------------------------------------------------------
 
 
-def quadratic(theta: float) -> float:
-    """J* for the tests of "module:function"."""
-    return -(theta**2)
-
-
-@pytest.mark.parametrize("oracle", [quadratic, "tests.oracles.test_table:quadratic"])
-def test_function_is_an_oracle_for_any_task(oracle: table.Oracle) -> None:
-    custom = run([3.0, 2.0, 3.0], task="gym:CartPole-v1")
-    found = optimal_returns_of_runs([custom], oracle=oracle)
-    assert [(one.theta, one.value) for one in found.entries] == [(2, -4), (3, -9)]
-
-
 def test_csv_is_interpolated_within_its_range(tmp_path: Path) -> None:
     path = tmp_path / "best.csv"
     path.write_text("theta,value\n2,-4\n1,-10\n")

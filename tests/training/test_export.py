@@ -203,11 +203,12 @@ def test_a_planner_has_no_policy_to_export(
 # ---- the machine's own bounds --------------------------------------------------------
 
 
+LOW, HIGH = np.array([0.0, -2.0]), np.array([5.0, 0.7])
+
+
 class Tank(gymnasium.Env[np.ndarray, np.ndarray]):
-    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,))
-    action_space = gymnasium.spaces.Box(
-        np.array([0.0, -2.0]), np.array([5.0, 2.0]), dtype=np.float64
-    )
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (12,))
+    action_space = gymnasium.spaces.Box(LOW, HIGH, dtype=np.float64)
 
 
 def test_a_run_knows_the_bounds_of_its_machine(tiny_deep: RunConfig) -> None:
@@ -215,7 +216,7 @@ def test_a_run_knows_the_bounds_of_its_machine(tiny_deep: RunConfig) -> None:
     wrapped = gymnasium.wrappers.RescaleAction(
         Tank(), np.array([-3.0, -3.0]), np.array([9.0, 9.0])
     )
-    for env, expected in ((Tank(), [[0, -2], [5, 2]]), (wrapped, [[-3, -3], [9, 9]])):
+    for env, expected in ((Tank(), [[0, -2], [5, 0.7]]), (wrapped, [[-3, -3], [9, 9]])):
         config = configure(task_of("a:b", env, 10), "sombrl")
         found = machine_bounds(config)
         assert found is not None
@@ -226,17 +227,9 @@ def test_a_run_knows_the_bounds_of_its_machine(tiny_deep: RunConfig) -> None:
 
 
 def test_commands_are_those_that_the_run_gave() -> None:
-    space = gymnasium.spaces.Box(
-        np.array([0.0, -2.0]), np.array([5.0, 0.7]), dtype=np.float64
-    )
-
-    class Tank(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(-1.0, 1.0, (12,))
-        action_space = space
-
     plant = GymPlant(Tank(), EnvironmentConfig(sim_steps=5))
     policy = exported(deep_policy(SACAgentConfig, 12, 2, 16))
-    bounded = dataclasses.replace(policy, low=space.low, high=space.high)
+    bounded = dataclasses.replace(policy, low=LOW, high=HIGH)
     for obs in observations(12):
         expected = plant.command(policy(obs))
         np.testing.assert_allclose(bounded.command(obs), expected, rtol=0, atol=1e-15)

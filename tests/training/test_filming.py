@@ -1,6 +1,5 @@
 """A run that is filmed: which episodes, what is in them, and that nothing changes."""
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from driftrl.memory.episodes import load_episode
 from driftrl.training import loop
 from driftrl.training.learner import Learner
 from driftrl.training.loop import Watch
+from factories import rows_of
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
 pytestmark = pytest.mark.usefixtures("no_screen")
@@ -44,11 +44,7 @@ def camera(directory: Path, every: int = 2) -> Watch:
 
 def run(config: RunConfig, directory: Path, watch: Watch | None) -> list[dict]:
     loop.run(config, directory, resume=True, warn=lambda _: None, watch=watch)
-    lines = (directory / "episodes.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    for row in rows:
-        del row["wall_s"]
-    return rows
+    return rows_of(directory)
 
 
 def videos(directory: Path) -> list[str]:

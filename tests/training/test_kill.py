@@ -1,6 +1,5 @@
 """Power cuts: a run killed at random moments equals one that never was."""
 
-import json
 import os
 import random
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, to_dict, toml_text
+from factories import rows_of
 
 WORKER = [sys.executable, "-P", "-m", "driftrl.engines.worker"]
 
@@ -28,45 +28,30 @@ def start(config: RunConfig, directory: Path) -> subprocess.Popen:
     return process
 
 
-def rows(directory: Path) -> list[str]:
-    """Return the rows as they stand in the file, byte for byte, without wall time."""
-    found = []
-    for line in (directory / "episodes.jsonl").read_text().splitlines():
-        before, _, after = line.partition('"wall_s":')
-        assert after, "every row has its wall time"
-        rest = after.lstrip().split(",", 1)
-        found.append(before + (rest[1] if len(rest) > 1 else "}"))
-        json.loads(line)
-    return found
-
-
-def killed_and_resumed(config: RunConfig, directory: Path, kills: int) -> int:
+def killed_and_resumed(config: RunConfig, directory: Path, kills: int) -> None:
     """Kill a run ``kills`` times at random moments, then let it end."""
     moments = random.Random(0)
-    landed = 0
-    while landed < kills:
+    for landed in range(kills):
         process = start(config, directory)
-        before = len(list(directory.glob("memory/0*.npz")))
+        before = saved(directory)
         # Wait until it works, then some: importing takes longer than an episode.
-        while process.poll() is None and not _moved(directory, before):
+        while process.poll() is None and saved(directory) == before:
             time.sleep(0.002)
         time.sleep(moments.uniform(0.0, 0.25))
         process.kill()
         if process.wait() == 0:
             raise AssertionError(f"the run ended after {landed} of {kills} kills")
-        landed += 1
     assert start(config, directory).wait() == 0
-    return landed
 
 
-def _moved(directory: Path, before: int) -> bool:
-    return len(list(directory.glob("memory/0*.npz"))) > before
+def saved(directory: Path) -> int:
+    return len(list(directory.glob("memory/0*.npz")))
 
 
 def check(config: RunConfig, tmp_path: Path, kills: int) -> None:
     assert start(config, tmp_path / "whole").wait() == 0
     killed_and_resumed(config, tmp_path / "killed", kills)
-    assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
+    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
     leftovers = [path.name for path in (tmp_path / "killed").rglob("*.tmp")]
     assert leftovers == []
 
@@ -80,7 +65,7 @@ def test_a_kill(
     monkeypatch.setenv("DRIFTRL_PLUGIN_PATH", str(Path(__file__).parents[1]))
     rule = {"kind": "factories:Chaotic", "salt": 3}
     check(overridden(tiny, {"episodes": 12, "forgetting": rule}), tmp_path, kills=1)
-    retained = [json.loads(row)["first_retained"] for row in rows(tmp_path / "whole")]
+    retained = [row["first_retained"] for row in rows_of(tmp_path / "whole")]
     assert any(later < earlier for earlier, later in pairwise(retained))
 
 
