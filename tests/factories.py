@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import socket
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -157,6 +158,12 @@ def worker_of(directory: Path) -> int | None:
             if b"driftrl.engines.worker" in words and os.fsencode(directory) in words:
                 return int(process.name)
     return None
+
+
+def free_address() -> str:
+    """Return an address of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
 def write_hostile_files(directory: Path) -> None:

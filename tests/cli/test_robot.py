@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from driftrl.envs.tasks import configure
 from driftrl.errors import EpisodeAborted
 from driftrl.exported import Policy, to_bytes
 from driftrl.robot.client import RemoteEnv
+from factories import free_address
 
 Start = Callable[..., subprocess.Popen[str]]
 LONG: dict[str, Any] = {"away": 60.0, "silence": 20.0}
@@ -43,11 +43,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-
-
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
 def test_a_twin_is_served_until_it_is_asked_to_end(

@@ -1,6 +1,5 @@
 """The learner's side: patience, and what a session makes of a robot."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,14 +17,10 @@ from driftrl.robot.protocol import Malformed
 from driftrl.robot.safety import Limits
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
+from factories import free_address
 
 Serve = Callable[..., Any]
 LONG: dict[str, Any] = {"away": 20.0, "silence": 20.0}
-
-
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
 def test_a_robot_that_is_away_is_waited_for_so_long() -> None:

@@ -19,6 +19,7 @@ import pytest
 from driftrl.errors import EpisodeAborted
 from driftrl.robot.client import RemoteEnv
 from driftrl.robot.timing import Timing
+from factories import free_address
 
 PROGRAM = Path(__file__).parent / "point_mass.py"
 STOP = -0.25
@@ -68,11 +69,6 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
 def drive(env: RemoteEnv, steps: int) -> None:
