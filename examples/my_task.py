@@ -69,8 +69,8 @@ if __name__ == "__main__":
     for method in ("sombrl", "sw-ombrl"):
         settings = {"episodes": 10, "forget_after": 6, "evaluation": {"episodes": 1}}
         config = driftrl.configure(task, method, settings)
-        driftrl.run(config, Path("runs/heater") / config.name, resume=True)
+        driftrl.run(config, Path("runs/plate") / config.name, resume=True)
 
-    frame = driftrl.load("runs/heater", oracle=optimal_return)
+    frame = driftrl.load("runs/plate", oracle=optimal_return)
     print(frame.select("method", "episode", "theta", "achieved_return", "regret"))
     print(driftrl.regret(frame).select("method", "seeds", "episodes", "regret"))

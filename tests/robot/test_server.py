@@ -121,7 +121,7 @@ FAULTS = [
     (
         "range",
         disturbed(3, [0.0, 50.0]),
-        {"sensors": ((-9.0, 9.0), (-9.0, 9.0))},
+        {"sensors": (Bound(0, -9.0, 9.0), Bound(1, -9.0, 9.0))},
     ),
     (
         "bounds",
