@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -96,7 +96,7 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
     state = agent.initial_state(key=jax.random.key(0))
     memory, cache = EpisodeMemory(*SIZES, agent.precision), ReplayCache(SIZES, STEPS)
     rng, times, used = np.random.default_rng(0), Times(), {}
-    with RunDirectory(directory, config, resume=False, warn=print) as files:
+    with closing(RunDirectory(directory, config, resume=False, warn=print)) as files:
         files.restore(state, memory)
         for number in range(1, MARKS[-1] // STEPS + 1):
             episode = random_episode(rng)
@@ -166,7 +166,7 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[str]:
         key=jax.random.key(0)
     )
     memory = EpisodeMemory(*SIZES, np.float32)
-    with RunDirectory(directory, config, resume=True, warn=print) as files:
+    with closing(RunDirectory(directory, config, resume=True, warn=print)) as files:
         took = seconds(lambda: files.restore(template, memory))
     yield f"Resume with {len(memory.since(1)):,} transitions: {took}."
     cache, data = ReplayCache(SIZES, STEPS), memory.since(1)
