@@ -29,7 +29,10 @@ from driftrl.types import EpisodeRecord
 GROUPS = {
     "return": ("return_executed", "return_eval", "terminated"),
     "drift": ("theta",),
-    "model": ("model_error", "coverage", "epistemic_std", "predictive_loss"),
+    "model": (
+        *("model_error", "coverage", "epistemic_std", "predictive_loss"),
+        *("error_quantile", "interval_scale"),
+    ),
     "agent": ("optimism", "bonus", "temperature", "entropy", "q", "soft_reset"),
     "loss": ("model_loss", "critic_loss"),
     "data": ("steps", "first_retained", "transitions"),

@@ -105,7 +105,7 @@ class EpisodeRecord:
     model_error: float | None
     """Root mean square one-step error, in units of the spread of the true changes."""
     coverage: float | None
-    """Share of one-step predictions that lie within μ ± 2σ, σ with the noise."""
+    """Share of one-step predictions within μ ± 2σ, σ with the noise and as stated."""
     epistemic_std: float | None
     """Mean of ‖σ‖₂ along the episode, in the same units as ``model_error``."""
     wall_s: float
@@ -126,3 +126,7 @@ class EpisodeRecord:
     """Mean intrinsic reward that they saw, before its weight λ."""
     predictive_loss: float | None = None
     """Mean negative log likelihood of a transition, in nats, summed over outputs."""
+    error_quantile: float | None = None
+    """95 % quantile of |error|/σ, over steps and outputs, before σ is scaled."""
+    interval_scale: float | None = None
+    """Factor of the stated σ, by which μ ± 2σ held 95 % of the last episodes."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from driftrl.agents.base import prediction_metrics
+from driftrl.agents.base import interval_scale, prediction_metrics
 from driftrl.types import Episode
 
 
@@ -33,3 +33,28 @@ def test_a_state_that_does_not_change_is_measured_in_its_own_units() -> None:
     assert found.model_error == pytest.approx(0.5)
     # Half a nat for one standard deviation: ½ + log ½ + ½ log 2π.
     assert found.predictive_loss == pytest.approx(0.5 - np.log(2) + 0.918938533)
+
+
+def test_the_scale_of_intervals_by_hand() -> None:
+    assert interval_scale([]) == 1.0
+    assert interval_scale([None, 6.0]) == pytest.approx((0.1 + 3.0) / 1.1)
+    expected = (0.1 + 1.0 * 0.7 + 3.0) / (0.1 + 0.7 + 1.0)
+    assert interval_scale([None, 2.0, 6.0]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("tails", [3.0, 100.0])
+def test_intervals_hold_although_a_model_is_too_sure(tails: float) -> None:
+    """The noise is three times what the model says, with heavy tails and without."""
+    rng = np.random.default_rng(1)
+    zeros, quantiles, coverages = np.zeros((200, 3)), [], []
+    for _ in range(40):
+        next_obs = 3.0 * rng.standard_t(tails, size=(200, 3))
+        episode = Episode(zeros, zeros[:, :1], zeros[:, 0], next_obs, False)
+        scale = interval_scale(quantiles)
+        found = prediction_metrics(episode, zeros, zeros, zeros + 1.0, scale=scale)
+        quantiles.append(found.error_quantile)
+        coverages.append(found.coverage)
+        assert found.interval_scale == scale
+    assert coverages[0] < 0.7
+    assert np.mean(coverages[3:]) == pytest.approx(0.95, abs=0.01)
+    assert min(coverages[3:]) > 0.9

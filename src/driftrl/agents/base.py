@@ -5,7 +5,7 @@ changes and is checkpointed whole; the agent holds its settings, and caches that
 affect what it returns.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,6 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from driftrl.types import Data, Episode, Precision, Transition
+
+_AGE_DISCOUNT = 0.7
+_PRIOR_WEIGHT = 0.1
 
 Action = Float[np.ndarray, " A"]
 Carry = Any
@@ -54,6 +57,8 @@ class ModelMetrics:
     coverage: float | None = None
     epistemic_std: float | None = None
     predictive_loss: float | None = None
+    error_quantile: float | None = None
+    interval_scale: float | None = None
 
 
 def prediction_metrics(
@@ -61,24 +66,42 @@ def prediction_metrics(
     mean: Float[np.ndarray, "T S"],
     epistemic_std: Float[np.ndarray, "T S"],
     aleatoric_std: Float[np.ndarray, "T S"],
+    scale: float = 1.0,
 ) -> ModelMetrics:
     """Compare predictions of an episode's next states with what happened.
 
-    Error and epistemic std are in units of the spread of the true changes.  The
-    predictive loss is −log N(x'; mean, epistemic² + aleatoric²) in nats, summed over
-    the state's dimensions, averaged over transitions.
+    Error and epistemic std are in units of the spread of the true changes.  The stated
+    σ is ``scale``·√(epistemic² + aleatoric²): coverage is the share within ± 2σ, and
+    the predictive loss −log N(x'; mean, σ²) in nats, summed over the state's
+    dimensions, averaged over transitions.  The quantile is without the scale.
     """
     spread = (episode.next_obs - episode.obs).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     error = np.abs(episode.next_obs - mean)
     total = np.sqrt(epistemic_std**2 + aleatoric_std**2)
-    loss = 0.5 * (error / total) ** 2 + np.log(total) + 0.5 * np.log(2.0 * np.pi)
+    stated = scale * total
+    loss = 0.5 * (error / stated) ** 2 + np.log(stated) + 0.5 * np.log(2.0 * np.pi)
     return ModelMetrics(
         model_error=float(np.sqrt(np.mean((error / spread) ** 2))),
-        coverage=float(np.mean(error <= 2.0 * total)),
+        coverage=float(np.mean(error <= 2.0 * stated)),
         epistemic_std=float(np.mean(np.linalg.norm(epistemic_std / spread, axis=1))),
         predictive_loss=float(np.mean(loss.sum(axis=1))),
+        error_quantile=float(np.quantile(error / total, 0.95)),
+        interval_scale=scale,
     )
+
+
+def interval_scale(quantiles: Sequence[float | None]) -> float:
+    """Return the factor of σ by which μ ± 2σ would have held 95 % of late episodes.
+
+    ``quantiles`` are the 95 % quantiles of |error|/σ of every past episode, each before
+    it was learned from; an episode counts 0.7 times as much as the one after it, and
+    what is assumed without any, a factor of 1, a tenth of the newest.
+    """
+    known = [value for value in quantiles if value is not None]
+    weights = _AGE_DISCOUNT ** np.arange(len(known))[::-1]
+    total = _PRIOR_WEIGHT + float(np.dot(weights, np.asarray(known) / 2.0))
+    return total / (_PRIOR_WEIGHT + float(weights.sum()))
 
 
 @runtime_checkable
@@ -109,8 +132,11 @@ class Policy(Protocol):
         """Return the policy without exploration noise, as it is evaluated."""
         ...
 
-    def model_metrics(self, episode: Episode) -> ModelMetrics:
-        """Evaluate the model on an episode that it has not been trained on."""
+    def model_metrics(self, episode: Episode, scale: float = 1.0) -> ModelMetrics:
+        """Evaluate the model on an episode that it has not been trained on.
+
+        ``scale`` multiplies the σ that it states.
+        """
         ...
 
 

@@ -182,14 +182,16 @@ class GPPolicy:
         """Return itself: the planner's randomness is not exploration."""
         return self
 
-    def model_metrics(self, episode: Episode) -> ModelMetrics:
+    def model_metrics(self, episode: Episode, scale: float = 1.0) -> ModelMetrics:
         """Evaluate the model on an episode that it has not been trained on."""
         if self.posterior is None:
             return ModelMetrics()
         with jax.enable_x64(True):
             made = gp.predict_all(self.posterior, episode.obs, episode.actions)
         parts = (made.mean, made.epistemic_std, made.aleatoric_std)
-        return prediction_metrics(episode, *(np.asarray(part) for part in parts))
+        return prediction_metrics(
+            episode, *(np.asarray(part) for part in parts), scale=scale
+        )
 
 
 @functools.cache

@@ -438,7 +438,9 @@ def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePre
     )
 
 
-def model_metrics(model: EnsembleState, steps: int, episode: Episode) -> ModelMetrics:
+def model_metrics(
+    model: EnsembleState, steps: int, episode: Episode, scale: float = 1.0
+) -> ModelMetrics:
     """Evaluate the ensemble on an episode, padded to ``steps`` transitions."""
     count, states = episode.obs.shape
     rows = max(steps, count)
@@ -448,7 +450,9 @@ def model_metrics(model: EnsembleState, steps: int, episode: Episode) -> ModelMe
     made = _predict_all(model, jnp.asarray(obs), jnp.asarray(actions))
     parts = (made.mean, made.epistemic_std, made.aleatoric_std)
     return prediction_metrics(
-        episode, *(np.asarray(part, np.float64)[:count, :states] for part in parts)
+        episode,
+        *(np.asarray(part, np.float64)[:count, :states] for part in parts),
+        scale=scale,
     )
 
 

@@ -279,7 +279,7 @@ class ActorPolicy:
     """Training metrics on the device, by column of EpisodeRecord."""
     optimism: Float[Array, ""] | float = 0.0
     """λ."""
-    evaluate: Callable[[Episode], ModelMetrics] = lambda episode: ModelMetrics()
+    evaluate: Callable[[Episode, float], ModelMetrics] = lambda *_: ModelMetrics()
     """Evaluates the model on an episode; without a model there are no metrics."""
     noisy: bool = True
 
@@ -313,9 +313,9 @@ class ActorPolicy:
         """Return the policy that takes the mode of the distribution."""
         return replace(self, noisy=False)
 
-    def model_metrics(self, episode: Episode) -> ModelMetrics:
+    def model_metrics(self, episode: Episode, scale: float = 1.0) -> ModelMetrics:
         """Evaluate the model on an episode that it has not been trained on."""
-        return self.evaluate(episode) if self.trained else ModelMetrics()
+        return self.evaluate(episode, scale) if self.trained else ModelMetrics()
 
 
 def actor_policy(state: State, metrics: Metrics) -> ActorPolicy:

@@ -48,6 +48,7 @@ class EpisodeSummary(NamedTuple):
     model_error: float | None = None
     coverage: float | None = None
     predictive_loss: float | None = None
+    error_quantile: float | None = None
 
     @classmethod
     def of(cls, record: EpisodeRecord) -> "EpisodeSummary":
@@ -55,7 +56,7 @@ class EpisodeSummary(NamedTuple):
 
         What JSON can't hold is unknown, so that a resumed run knows the same.
         """
-        columns = ("return_executed", "model_error", "coverage", "predictive_loss")
+        columns = ("return_executed", *cls._fields[2:])
         values = (getattr(record, column) for column in columns)
         known = (v if v is not None and math.isfinite(v) else None for v in values)
         return cls(record.steps, *known)
@@ -75,9 +76,11 @@ class Evidence:
     model_error: tuple[float | None, ...] = ()
     """Root mean square one-step error of the model that acted in it."""
     coverage: tuple[float | None, ...] = ()
-    """Share of that model's predictions that lie within μ ± 2σ."""
+    """Share of that model's predictions that lie within μ ± 2σ, σ as it was stated."""
     predictive_loss: tuple[float | None, ...] = ()
     """Mean negative log likelihood of a transition under that model, in nats."""
+    error_quantile: tuple[float | None, ...] = ()
+    """95 % quantile of |error|/σ of that model, before its σ is scaled."""
     episodes: Sequence[Any] = ()
     """Each ``Episode`` itself, which is read when it is asked for."""
 

@@ -16,7 +16,15 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.base import Agent, Carry, LearnContext, OnlineState, Policy, State
+from driftrl.agents.base import (
+    Agent,
+    Carry,
+    LearnContext,
+    OnlineState,
+    Policy,
+    State,
+    interval_scale,
+)
 from driftrl.errors import EnvironmentFault, InputError, at_least, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
@@ -224,7 +232,8 @@ class Learner:
         at_least("seconds", seconds or 0.0, 0)
         episode, theta = self._unlearned
         policy, first = self.policy, self.first_retained
-        metrics = policy.model_metrics(episode)
+        scale = interval_scale(self.memory.evidence.error_quantile)
+        metrics = policy.model_metrics(episode, scale)
         record = EpisodeRecord(
             episode=self.number,
             theta=theta,
