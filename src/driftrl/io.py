@@ -60,6 +60,8 @@ def read_arrays(content: bytes) -> dict[str, np.ndarray]:
     Raises:
         Exception: Of many types, if the archive is damaged.
     """
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise ValueError("it is no archive")  # NumPy would advise to unpickle it
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         members = archive.zip.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):

@@ -92,11 +92,12 @@ def prediction_metrics(
 
 
 def interval_scale(quantiles: Sequence[float | None]) -> float:
-    """Return the factor of σ by which μ ± 2σ would have held 95 % of late episodes.
+    """Return the factor of σ for which μ ± 2σ would have held 95 % of recent episodes.
 
-    ``quantiles`` are the 95 % quantiles of |error|/σ of every past episode, each before
-    it was learned from; an episode counts 0.7 times as much as the one after it, and
-    what is assumed without any, a factor of 1, a tenth of the newest.
+    ``quantiles`` are the 95 % quantiles of |error|/σ of every past episode, each taken
+    before it was learned from.  Half of a quantile is the factor of its episode, and
+    the result a weighted mean: an episode weighs 0.7 times as much as the next one, and
+    a first guess of 1 weighs a tenth of the newest.
     """
     known = [value for value in quantiles if value is not None]
     weights = _AGE_DISCOUNT ** np.arange(len(known))[::-1]
