@@ -94,8 +94,9 @@ def test_the_clock_is_kept(serve: Serve, connect: Connect) -> None:
             break
         except EpisodeAborted:
             continue
-    served.wait(lambda: served.log.counts["finished"] == 1)
-    seconds = served.events[-1]["seconds"]
+    finished = lambda: [e for e in served.events if e["event"] == "finished"]
+    served.wait(lambda: len(finished()) == 1)
+    seconds = finished()[0]["seconds"]
     assert 6 * 0.05 <= seconds < 6.5 * 0.05 + 0.05
 
 
