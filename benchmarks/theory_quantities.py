@@ -28,7 +28,7 @@ from driftrl.analysis.plots import printed_style
 from driftrl.analysis.style import INK, MUTED, PAGE_INCHES
 from driftrl.drift.schedules import Exponential
 from driftrl.envs.pendulum import DT, LENGTH, MASS, PendulumState, step
-from driftrl.models.kernels import gram, kernel_named
+from driftrl.kernels import gram, kernel_named
 from driftrl.theory.information import greedy_information_gain, growth_rate
 
 FROM, MOST, CANDIDATES, NOISE = 100, 2000, 4000, 0.1

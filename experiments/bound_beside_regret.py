@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 
 import driftrl
 from driftrl.errors import require
+from driftrl.memory.nystrom import RunningSums, fit_features
 from driftrl.records import load_run
 from driftrl.theory.confidence import (
     Setting,
@@ -32,7 +33,6 @@ from driftrl.theory.confidence import (
     exploration_weight,
     width_of,
 )
-from driftrl.theory.nystrom import RunningSums, fit_features
 from driftrl.theory.regret_bound import (
     RegretTerms,
     drift_penalty,

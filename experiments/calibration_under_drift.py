@@ -31,8 +31,8 @@ from scipy.stats import binomtest
 
 from driftrl.errors import require
 from driftrl.io import write_atomically
+from driftrl.kernels import factorise, gram, kernel_named
 from driftrl.memory.forgetting import Evidence, KeepAll, Reset, Window
-from driftrl.models.kernels import factorise, gram, kernel_named
 from driftrl.theory.confidence import (
     Scheme,
     Setting,

@@ -42,19 +42,19 @@ def unsummed(line: str) -> dict[str, Any]:
     return row
 
 
+VALUES = {
+    bool: st.booleans(),
+    int: st.integers(1, 2**53),
+    int | None: st.none() | st.integers(1, 2**53),
+    float: finite,
+    float | None: st.none() | finite,
+    tuple[float, ...] | None: st.none() | st.lists(finite).map(tuple),
+}
+
+
 @given(
     st.fixed_dictionaries(
-        {
-            name: st.booleans()
-            if kind is bool
-            else st.integers(1, 2**53)
-            if kind is int
-            else finite
-            if kind is float
-            else st.none() | finite
-            for name, kind in COLUMNS.items()
-            if name != "episode"
-        }
+        {name: VALUES[kind] for name, kind in COLUMNS.items() if name != "episode"}
     )
 )
 def test_every_finite_record_reads_back_equal(

@@ -15,9 +15,12 @@ register()
 
 # Where the public names live; they are imported, with JAX, when they are first used.
 _HOMES = {
+    "Adaptive": "driftrl.memory.forgetting",
     "Doubling": "driftrl.memory.forgetting",
+    "Event": "driftrl.memory.forgetting",
     "Evidence": "driftrl.memory.forgetting",
     "ForgettingRule": "driftrl.memory.forgetting",
+    "Hindsight": "driftrl.memory.forgetting",
     "KeepAll": "driftrl.memory.forgetting",
     "Reset": "driftrl.memory.forgetting",
     "RunConfig": "driftrl.config.run",

@@ -60,13 +60,16 @@ def _checksum(row: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(counted).encode()):08x}"
 
 
-def _to_json(value: Any, kind: Any) -> int | float | bool | None:
+def _to_json(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if kind is bool:
         return bool(value)
-    if kind is int:
+    if kind in (int, int | None):
         return operator.index(value)
+    if isinstance(value, tuple):
+        finite = all(map(math.isfinite, value))
+        return [float(number) for number in value] if finite else None
     return float(value) if math.isfinite(value) else None
 
 

@@ -36,6 +36,7 @@ GROUPS = {
     "agent": ("optimism", "bonus", "temperature", "entropy", "q", "soft_reset"),
     "loss": ("model_loss", "critic_loss"),
     "data": ("steps", "first_retained", "transitions"),
+    "change": ("last_change", "change_alarm", "change_candidate", "change_log_odds"),
     "time": ("wall_s",),
 }
 """Columns of a record by the group in which a tracker shows them."""

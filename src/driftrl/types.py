@@ -130,3 +130,15 @@ class EpisodeRecord:
     """95 % quantile of |error|/σ, over steps and outputs, before σ is scaled."""
     interval_scale: float | None = None
     """Factor of the stated σ, by which μ ± 2σ held 95 % of the last episodes."""
+    last_change: int | None = None
+    """First episode after the last change that the forgetting rule has located, 1 if
+    none; None where it looks for none, as in the columns below."""
+    change_alarm: bool = False
+    """Whether it located that change before this episode."""
+    change_candidate: int | None = None
+    """Most likely first episode after a change since then, before any alarm."""
+    change_log_odds: float | None = None
+    """Log posterior odds that there was one, x: its probability is 1/(1 + e^−x)."""
+    span_losses: tuple[float, ...] | None = None
+    """Loss with which the last 1, 2, 4, …, 32 episodes, and at the end all since the
+    last change, predict the episode before this one: nats a number, less is better."""

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.config.gp import GPConfig
-from driftrl.models import gp
-from driftrl.models.gp import Prediction
-from driftrl.models.kernels import (
+from driftrl.kernels import (
     KERNELS,
     Hyperparameters,
     covariance,
     gram,
     pivoted_factor,
 )
-from driftrl.models.normaliser import Normaliser
+from driftrl.models import gp
+from driftrl.models.gp import Prediction
+from driftrl.normaliser import Normaliser
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")

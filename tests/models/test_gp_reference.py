@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from driftrl.config.gp import GPConfig
+from driftrl.kernels import Hyperparameters
 from driftrl.models import gp
-from driftrl.models.kernels import Hyperparameters
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from driftrl.config.gp import GPConfig
+from driftrl.kernels import covariance, fit_hyperparameters, kernel_named
 from driftrl.models import gp
-from driftrl.models.kernels import covariance, fit_hyperparameters, kernel_named
 from driftrl.types import Data
 
 pytestmark = pytest.mark.usefixtures("x64")

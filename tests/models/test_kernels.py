@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from driftrl.errors import InputError
-from driftrl.models.kernels import (
+from driftrl.kernels import (
     KERNELS,
     Hyperparameters,
     covariance,

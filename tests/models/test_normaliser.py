@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from driftrl.models.normaliser import Normaliser
+from driftrl.normaliser import Normaliser
 
 
 def test_fit_computed_by_hand() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftrl.theory.nystrom import fit_features
+from driftrl.memory.nystrom import fit_features
 from driftrl.theory.window_selection import estimate_constants
 from driftrl.types import Episode
 from factories import driven, gain_of_kernel, script

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftrl.models.kernels import gram, kernel_named
+from driftrl.kernels import gram, kernel_named
 from driftrl.theory.confidence import information_gain
 from driftrl.theory.information import (
     greedy_information_gain,

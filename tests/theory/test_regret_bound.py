@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftrl.errors import InputError
+from driftrl.memory.adaptive import fixed_share
 from driftrl.theory.confidence import Setting, exploration_weight
 from driftrl.theory.regret_bound import (
     best_span,
     drift_penalty,
     episodic_regret_bound,
+    fixed_share_bound,
     optimistic,
     performance_difference_bound,
     regret_bound,
@@ -201,3 +203,30 @@ def test_bad_input_is_refused(wrong: dict[str, Any]) -> None:
     known = {"episodes": 8, "span": 4, "variation": 1.0, "gain": 1.0}
     with pytest.raises(InputError):
         regret_bound(SETTING, **{**known, **wrong})
+
+
+def test_fixed_share_keeps_its_bound_in_simulation() -> None:
+    """Against the best sequence of experts with S switches, found exactly."""
+    draw, rounds, experts, rate, share = np.random.default_rng(5), 60, 4, 2.0, 0.05
+    prior = np.array([0.1, 0.2, 0.3, 0.4])
+    closest = np.inf
+    for _ in range(20):
+        losses = draw.exponential(1.0, (rounds, experts))
+        best = draw.integers(experts, size=rounds // 20).repeat(20)
+        losses[np.arange(rounds), best] -= 1.0
+        weights = fixed_share(losses, prior, rate, share)[:-1]
+        mixed = -np.log((weights * np.exp(-rate * losses)).sum(axis=1)).sum() / rate
+        # cost[s, k]: of the best sequence so far that ends in k after s switches
+        cost = np.full((4, experts), np.inf)
+        cost[0] = losses[0]
+        for row in losses[1:]:
+            moved = np.vstack([np.full((1, experts), np.inf), cost[:-1]])
+            cost = np.minimum(cost, moved.min(axis=1, keepdims=True)) + row
+        for switches, least in enumerate(cost.min(axis=1)):
+            bound = fixed_share_bound(prior, rounds, switches, rate, share)
+            assert mixed - least <= bound
+            closest = min(closest, bound - (mixed - least))
+    assert closest < 0.5 * fixed_share_bound(prior, rounds, 3, rate, share)
+    # By hand: one switch in three rounds, so one stay.
+    by_hand = (np.log(10) + np.log(10 / 0.05) - np.log(0.95)) / 2.0
+    assert fixed_share_bound(prior, 3, 1, rate, share) == pytest.approx(by_hand)

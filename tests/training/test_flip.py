@@ -20,6 +20,7 @@ from driftrl.training.learner import Learner
 
 STEPS, FLIP, EPISODES = 10, 10, 24
 CONFIG = EnsembleAgentConfig(
+    policy_gradient="critic",
     model=EnsembleConfig(members=3, hidden=(16, 16), learning_rate=3e-3),
     imagination=ImaginationConfig(horizon=2),
     optimism=DeepOptimismConfig(weight=0.3),

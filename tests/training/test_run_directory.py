@@ -17,7 +17,7 @@ from driftrl.config.toml import overridden, read_toml, to_dict, toml_text
 from driftrl.envs.tasks import configure
 from driftrl.errors import CorruptFile, InputError
 from driftrl.memory.episodes import EpisodeMemory, load_episode
-from driftrl.memory.forgetting import Evidence, Window
+from driftrl.memory.forgetting import Decision, Evidence, Window
 from driftrl.records import load_run, read_records
 from driftrl.training.checkpoint import load_arrays, save_checkpoint, saved_checkpoints
 from driftrl.training.run_directory import RunDirectory, require_same_run
@@ -71,7 +71,7 @@ class Opened:
 
 def append(files: RunDirectory, number: int) -> None:
     row = record(number, steps=STEPS, return_executed=-number / 3)
-    files.append(row, episode(number), state(number), 1)
+    files.append(row, episode(number), state(number), Decision(1))
 
 
 @pytest.fixture
@@ -336,7 +336,7 @@ def test_the_newest_two_checkpoints_are_kept_and_a_full_disk_leaves_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
-        save_checkpoint(tmp_path, number, state(number), 1)
+        save_checkpoint(tmp_path, number, state(number), Decision(1))
     with monkeypatch.context() as patch:
 
         def full(_: int) -> None:
@@ -344,7 +344,7 @@ def test_the_newest_two_checkpoints_are_kept_and_a_full_disk_leaves_none(
 
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            save_checkpoint(tmp_path, 4, state(4), 1)
+            save_checkpoint(tmp_path, 4, state(4), Decision(1))
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["000002", "000003"]
     np.testing.assert_array_equal(load_arrays(tmp_path, 3)["x"], state(3)["x"])
 

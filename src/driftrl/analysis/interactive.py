@@ -29,7 +29,11 @@ _RUN_STRIPS: dict[str, dict[str, str]] = {
     "coverage": {"coverage": "coverage"},
     "λ": {"optimism": "λ"},
     "α": {"temperature": "α"},
-    "retained": {"span": "episodes retained"},
+    "retained": {
+        "span": "episodes retained",
+        "since_change": "since the last located change",
+    },
+    "change?": {"change_log_odds": "log odds of a change"},
 }
 """Strips of the figure of one run: the axis, and each column with its name."""
 _PANEL_PIXELS, _STRIP_PIXELS, _GAP_PIXELS = 250, 70, 22

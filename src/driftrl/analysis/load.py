@@ -39,7 +39,12 @@ from driftrl.records import (
 STUDY_FILE = "study.toml"
 _SYSTEM = ("task", "environment", "drift", "extra_drifts", "clock")
 _NOT_SETTINGS = {"task", "method", "seed", "variant", *BESIDE_SETTINGS}
-_POLARS_TYPE = {int: polars.Int64, bool: polars.Boolean}
+_POLARS_TYPE: dict[Any, Any] = {
+    int: polars.Int64,
+    int | None: polars.Int64,
+    bool: polars.Boolean,
+    tuple[float, ...] | None: polars.List(polars.Float64),
+}
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,10 @@ MOST_PROBLEMS = 8
 _MOST_METHODS = 8  # that one printed figure names side by side
 _MOST_ROWS = 50_000  # of records, which take about 15 MB
 _TEXT = ("study", "problem", "task", "method", "run", "seed")
-_NUMBERS = (*COLUMNS, "optimal_return", "regret", "cumulative_regret", "span")
+_NUMBERS = (
+    *(name for name in COLUMNS if name != "span_losses"),
+    *("optimal_return", "regret", "cumulative_regret", "span", "since_change"),
+)
 _NOT_SHOWN = ("method", "seed", "versions", "changes")
 _STACKED = ("theta", "regret", "returns")  # the first figure, from the top
 
@@ -241,8 +244,11 @@ def _run(
         f"{counted(summary.episodes, 'episode')}, {number(minutes)} minutes"
     )
     unfinished = len(rows) < run.planned_episodes
-    span = pl.col("episode") - pl.col("first_retained")
-    kept = rows.with_columns(span.alias("span"))[(len(rows) - 1) % every :: every]
+    episode = pl.col("episode")
+    kept = rows.with_columns(
+        span=episode - pl.col("first_retained"),
+        since_change=episode - pl.col("last_change"),
+    )[(len(rows) - 1) % every :: every]
     return {
         "label": rows["run"][0],
         "episodes": progress,

@@ -22,6 +22,7 @@ COMMANDS = {
     "oracle": "print J*(θ), how it was obtained, and its error",
     "regret": "compute the cumulative dynamic regret of recorded runs",
     "watch": "show what is running, how far, how well",
+    "health": "say whether the controller of a run still works",
     "reproduce": "reproduce a figure of the paper",
     "report": "write figures and one HTML page from recorded runs",
     "theory": "choose H and w by the bound or from data; audit σ",

@@ -57,7 +57,8 @@ def episode_printer(episodes: int) -> Callable[[EpisodeRecord], None]:
             f"{record.return_executed:10.1f} {record.first_retained:10d} "
             f"{number(record.model_error, '.3f'):>11} "
             f"{number(record.coverage, '.3f'):>9}  "
-            f"{f'{duration(left)} left' if left else 'done'}",
+            f"{f'{duration(left)} left' if left else 'done'}"
+            f"{f'; change located at {record.last_change}' * record.change_alarm}",
             flush=True,
         )
 

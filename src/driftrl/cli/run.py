@@ -39,7 +39,11 @@ _KINDS = {"drift": "linear", "forgetting": "reset", "agent": "sac"}  # with an e
 # Stand for users' objects, which tyro can't parse.
 _PLACEHOLDERS = {"drift": Unknown(), "forgetting": KeepAll()}
 _OPTIONS = {
-    "--method": ("NAME", "method (default: that of the forgetting rule, sw-ombrl)"),
+    "--method": (
+        "NAME",
+        "method (default: that of the forgetting rule, else sw-ombrl, or "
+        "adaptive on your own environment)",
+    ),
     "--config": ("FILE", "TOML file with settings"),
     "--out": ("DIR", "directory of the run (default: runs/<name of the run>)"),
     "--robot": ("ADDRESS", "drive the robot at tcp://HOST:PORT (see driftrl robot)"),

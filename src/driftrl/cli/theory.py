@@ -127,6 +127,12 @@ def recommend(
     )
     choice = "keep all data" if result.keep_all else f"w = {result.span} episodes"
     print(f"\nRecommended: {choice}.")
+    skipped = len(stored.records) - len(episodes)
+    changes = ", ".join(str(skipped + change) for change in result.changes)
+    print(
+        f"adaptive would now learn from episode {skipped + result.adaptive} on; "
+        f"changes that it locates: {changes or 'none'}."
+    )
 
 
 def audit(

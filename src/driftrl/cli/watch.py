@@ -68,13 +68,21 @@ def _screen(runs: Sequence[RunProgress]) -> Group:
     ordered = sorted(runs, key=lambda run: STATES.index(run.state))
     lines = [study_summary(runs)]
     lines += [f"Failed: {run.name}: {run.error}" for run in ordered if run.error]
-    columns = ("run", "state", "episode", "θ", "return", "s/episode", "left")
+    columns = ("run", "state", "episode", "θ", "return", "data", "s/episode", "left")
     table = plain_table(columns, map(_cells, ordered))
     for row, run in zip(table.rows, ordered, strict=True):
         row.style = _STYLES.get(run.state)
     for column in table.columns[1:]:  # in a narrow terminal only names are broken
         column.no_wrap = True
     return Group(Text("\n".join([*lines, ""])), table)
+
+
+def _data(run: RunProgress) -> str:
+    """Return from which episode on data are learned from, and any located change."""
+    if run.first_retained is None:
+        return "–"
+    changed = f", changed at {run.last_change}" if (run.last_change or 1) > 1 else ""
+    return f"from {run.first_retained}{changed}"
 
 
 def _cells(run: RunProgress) -> list[str]:
@@ -88,6 +96,7 @@ def _cells(run: RunProgress) -> list[str]:
         f"{run.episodes}/{'?' if run.planned is None else run.planned}",
         number(run.theta, ".3f"),
         number(run.last_return, ".1f"),
+        _data(run),
         number(run.seconds, ".2f"),
         "–" if left is None else duration(left),
     ]

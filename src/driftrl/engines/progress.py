@@ -47,6 +47,10 @@ class RunProgress:
     """θ of the newest episode."""
     last_return: float | None = None
     """Its evaluated return, or the executed one without an evaluation."""
+    first_retained: int | None = None
+    """m(n) of the newest episode: data from there on were learned from."""
+    last_change: int | None = None
+    """First episode after the last change that the forgetting rule has located."""
     seconds: float | None = None
     """Seconds of a recent episode."""
     job: Mapping[str, Any] | None = None
@@ -172,6 +176,8 @@ def _read_run(path: Path, planned: RunConfig | None = None) -> RunProgress:
         episodes=episodes,
         theta=newest.get("theta"),
         last_return=newest.get("return_executed") if evaluated is None else evaluated,
+        first_retained=newest.get("first_retained"),
+        last_change=newest.get("last_change"),
         # The median: the machine may have been asleep during one episode.
         seconds=median(seconds) if seconds else None,
         job=job,

@@ -88,13 +88,15 @@ def configure(
 
     Beside the fields of a run, ``changes`` may have ``forget_after``, H and w of those
     methods that forget.  What a method changes in the agent comes last.  Without a
-    method it is that of the forgetting rule, by default a window; a user's rule makes
-    the method "custom", with the name of its class as the variant.
+    method it is that of the forgetting rule, by default a window, or on a custom
+    environment "adaptive"; a user's rule makes the method "custom", with the name of
+    its class as the variant.
     """
     task = task_named(task) if isinstance(task, str) else task
-    method = method_named(method_name or "sw-ombrl")
     changes = dict(changes or {})
     after = changes.pop("forget_after", None)
+    adapts = is_custom(task.name) and after is None
+    method = method_named(method_name or ("adaptive" if adapts else "sw-ombrl"))
     if after is not None:
         at_least("forget_after", after, 1)
         task = replace(task, reset_period=after, window=after)

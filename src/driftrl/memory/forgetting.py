@@ -10,16 +10,19 @@ A rule may also have, where the defaults don't fit (see the functions of these n
     max_transitions(episodes, steps)   how many transitions it can retain at once
     turns_over(n, evidence)            whether its clock comes round before episode n
     slides                             True if it drops one episode at a time
+    decide(n, evidence)                m(n) and why, as a ``Decision``; it replaces
+                                       first_retained and turns_over
 
 ``FORGETTING`` has the rules that come with driftrl by ``kind``, their name in files and
 on the command line.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
@@ -29,8 +32,11 @@ from typing import (
     runtime_checkable,
 )
 
-from driftrl.errors import require, shown, unknown_name
-from driftrl.types import EpisodeRecord
+from driftrl.errors import at_least, require, shown, unknown_name
+from driftrl.types import Episode, EpisodeRecord
+
+if TYPE_CHECKING:
+    from driftrl.memory.adaptive import Stretch
 
 Unit = Literal["episodes", "transitions"]
 Index = Literal["algorithm", "text"]
@@ -49,6 +55,8 @@ class EpisodeSummary(NamedTuple):
     coverage: float | None = None
     predictive_loss: float | None = None
     error_quantile: float | None = None
+    last_change: int | None = None
+    span_losses: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, record: EpisodeRecord) -> "EpisodeSummary":
@@ -58,7 +66,7 @@ class EpisodeSummary(NamedTuple):
         """
         columns = ("return_executed", *cls._fields[2:])
         values = (getattr(record, column) for column in columns)
-        known = (v if v is not None and math.isfinite(v) else None for v in values)
+        known = (v if _is_finite(v) else None for v in values)
         return cls(record.steps, *known)
 
 
@@ -81,6 +89,10 @@ class Evidence:
     """Mean negative log likelihood of a transition under that model, in nats."""
     error_quantile: tuple[float | None, ...] = ()
     """95 % quantile of |error|/σ of that model, before its σ is scaled."""
+    last_change: tuple[int | None, ...] = ()
+    """Last change that the rule had located before the episode."""
+    span_losses: tuple[tuple[float, ...] | None, ...] = ()
+    """How well each span predicted the episode before it."""
     episodes: Sequence[Any] = ()
     """Each ``Episode`` itself, which is read when it is asked for."""
 
@@ -96,6 +108,18 @@ class Evidence:
         return Evidence(*(getattr(self, item.name)[: n - 1] for item in fields(self)))
 
 
+@dataclass(frozen=True)
+class Decision:
+    """m(n) of a rule, and what it is based on."""
+
+    first: int
+    """m(n)."""
+    turned_over: bool = False
+    """Whether the rule's clock has come round, or a change was located."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """What the row of episode n says about it: columns of ``EpisodeRecord``."""
+
+
 @runtime_checkable
 class ForgettingRule(Protocol):
     """A choice of m(n)."""
@@ -105,13 +129,39 @@ class ForgettingRule(Protocol):
         ...
 
 
+def decide(rule: ForgettingRule, n: int, evidence: Evidence) -> Decision:
+    """Return m(n) of a rule, whether its clock came round, and why."""
+    method = getattr(rule, "decide", None)
+    if method is not None:
+        decision = method(n, evidence)
+        return replace(decision, first=_checked(rule, n, decision.first))
+    over = turns_over(rule, n, evidence)
+    return Decision(checked_first_retained(rule, n, evidence), over)
+
+
+def replay(rule: ForgettingRule, episodes: Sequence[Episode]) -> list[Decision]:
+    """Return what a rule would have decided before episodes 2, 3, … N + 1."""
+    history: list[EpisodeSummary] = []
+    columns: Mapping[str, Any] = {}
+    decisions = []
+    for n, episode in enumerate(episodes, start=2):
+        known = {k: v for k, v in columns.items() if k in EpisodeSummary._fields}
+        history.append(EpisodeSummary(len(episode), **known))
+        decisions.append(decide(rule, n, Evidence.of(history, episodes[: n - 1])))
+        columns = decisions[-1].columns
+    return decisions
+
+
 def checked_first_retained(rule: ForgettingRule, n: int, evidence: Evidence) -> int:
     """Return m(n) of a rule.
 
     Raises:
         InputError: It is not an integer from 1 to n.
     """
-    m: Any = rule.first_retained(n, evidence)
+    return _checked(rule, n, rule.first_retained(n, evidence))
+
+
+def _checked(rule: ForgettingRule, n: int, m: Any) -> int:
     require(
         _is_integer(m, 1) and int(m) <= n,
         f"The forgetting rule {rule!r} returned {shown(m)} as the first episode to "
@@ -145,6 +195,8 @@ def turns_over(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
     """
     if n == 1:
         return False
+    if hasattr(rule, "decide"):
+        return decide(rule, n, evidence).turned_over
     method = getattr(rule, "turns_over", None)
     if method is not None:
         return bool(method(n, evidence))
@@ -325,6 +377,153 @@ class Doubling:
 
 
 @dataclass(frozen=True)
+class Hindsight:
+    """Forget at given changes: the bar for rules that must find them.
+
+    A change can be known only once an episode has shown it, and that episode is kept:
+    m(n) is the last k < n of ``changes``, and 1 before the first.
+    """
+
+    kind: ClassVar[str] = "hindsight"
+
+    changes: tuple[int, ...] = ()
+    """First episode after each change."""
+
+    def __post_init__(self) -> None:
+        for change in self.changes:
+            at_least("forgetting.changes", change, 1)
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        return max((change for change in self.changes if change < n), default=1)
+
+
+@dataclass(frozen=True)
+class _Testing:
+    """A rule that tests the newest episodes for a change.
+
+    Its state is the last change, which the rows of a run record.
+    """
+
+    false_alarms: float = 0.01
+    """Probability of an alarm, between two changes, that is none; below 1."""
+    tolerance: float = 0.02
+    """Changes that do not matter, in standard deviations of a step of the state."""
+
+    def __post_init__(self) -> None:
+        for name in ("false_alarms", "tolerance"):
+            value = getattr(self, name)
+            require(
+                isinstance(value, int | float) and 0 < value < 1,
+                f"forgetting.{name} must be above 0 and below 1; received {value!r}.",
+            )
+
+    def first_retained(self, n: int, evidence: Evidence) -> int:
+        """Return m(n)."""
+        return self.decide(n, evidence).first
+
+    def decide(self, n: int, evidence: Evidence) -> Decision:
+        """Return m(n) and why."""
+        from driftrl.memory.adaptive import MOST_EPISODES, Stretch
+
+        since = (evidence.last_change[-1] if n > 1 else None) or 1
+        nothing = Decision(since, columns={"last_change": since})
+        if n < 3:
+            return nothing
+        oldest = max(since, n - MOST_EPISODES)
+        stretch = Stretch(evidence.episodes[oldest - 1 : n - 1], self.tolerance)
+        if sum(stretch.rows) == 0:
+            return nothing
+        return self._judge(n, since, oldest, stretch, evidence)
+
+    def _judge(
+        self, n: int, since: int, oldest: int, stretch: "Stretch", evidence: Evidence
+    ) -> Decision:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Adaptive(_Testing):
+    """Choose m(n) from the data: keep everything unless they speak against it.
+
+    Before every episode it asks a model of its own (see ``driftrl.memory.adaptive``):
+
+    1. Do the data contradict each other, before and from some episode k on?  If the
+       odds of that exceed π²j²/(6·``false_alarms``), j episodes after the last change,
+       what is before the most likely k is dropped for good, and the rest tested again.
+    2. Has a short past predicted better than all that is left?  Under a steady drift
+       it has, and then m(n) = n − p with the span p of largest weight, until all data
+       predict as well again.
+
+    In a system that does not change the first test raises an alarm at most with
+    probability ``false_alarms`` however long it runs, if the model is right.
+    """
+
+    kind: ClassVar[str] = "adaptive"
+
+    least_gain: float = 0.1
+    """Nats per observed number by which less data must explain them better."""
+
+    def _judge(
+        self, n: int, since: int, oldest: int, stretch: "Stretch", evidence: Evidence
+    ) -> Decision:
+        from driftrl.memory.adaptive import MOST_EPISODES, choose_span
+
+        first, alarm = 1, False
+        test = split = stretch.split(first, self.least_gain)
+        while test is not None:
+            count = n - since if first == 1 else len(stretch) - first + 1
+            limit = math.log(math.pi**2 * count**2 / 6 / self.false_alarms)
+            if test.log_odds < limit:
+                break
+            first, alarm = test.first, True
+            test = stretch.split(first, self.least_gain)
+        located = oldest + first - 1 if alarm else since
+        rows = zip(evidence.last_change, evidence.span_losses, strict=True)
+        known = [past for change, past in rows if past and change == located]
+        losses = stretch.span_losses(first)
+        known += [losses] if losses else []
+        span, _ = choose_span(known[-MOST_EPISODES:], self.least_gain)
+        columns = {
+            "last_change": located,
+            "change_alarm": alarm,
+            "change_candidate": oldest + split.first - 1 if split else None,
+            "change_log_odds": split.log_odds if split else None,
+            "span_losses": losses or None,
+        }
+        retained = located if span is None else max(located, n - span)
+        return Decision(retained, alarm, columns)
+
+
+@dataclass(frozen=True)
+class Event(_Testing):
+    """Forget when the newest episode is a surprise: event-triggered learning.
+
+    A transition is a surprise where the error of the model of the retained episodes
+    exceeds its bound of confidence 1 − ``false_alarms``, as in ET-GP-UCB; several in
+    one episode are an event, and the change is located at that episode.
+    """
+
+    kind: ClassVar[str] = "event"
+
+    false_alarms: float = 0.1
+    hits: int = 3
+    """Surprises in one episode that make an event."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("forgetting.hits", self.hits, 1)
+
+    def _judge(
+        self, n: int, since: int, oldest: int, stretch: "Stretch", evidence: Evidence
+    ) -> Decision:
+        alarm = stretch.surprises(1, self.false_alarms) >= self.hits
+        since = n - 1 if alarm else since
+        columns = {"last_change": since, "change_alarm": alarm}
+        return Decision(since, alarm, columns)
+
+
+@dataclass(frozen=True)
 class Since:
     """Forget what was before an episode, once and by hand; else as another rule does.
 
@@ -360,6 +559,14 @@ class Since:
         """Return whether the other rule's clock comes round, or ``first`` has ended."""
         return n == self.first + 1 or turns_over(self.rule, n, evidence)
 
+    def decide(self, n: int, evidence: Evidence) -> Decision:
+        """Return what the other rule decides, but nothing before ``first``."""
+        other = decide(self.rule, n, evidence)
+        if n <= self.first:
+            return other
+        over = other.turned_over or n == self.first + 1
+        return replace(other, first=max(self.first, other.first), turned_over=over)
+
 
 def forget_before(rule: ForgettingRule, first: int) -> Since:
     """Return the rule that once, by hand, forgets what was before ``first``."""
@@ -388,7 +595,8 @@ def require_rule(value: Any) -> None:
 
 
 FORGETTING: dict[str, type[Any]] = {
-    rule.kind: rule for rule in (KeepAll, Reset, Window, Doubling, Since)
+    rule.kind: rule
+    for rule in (KeepAll, Reset, Window, Doubling, Adaptive, Event, Hindsight, Since)
 }
 """The rules that come with driftrl by their kind."""
 
@@ -425,6 +633,11 @@ def _lengths_before(n: int, evidence: Evidence) -> tuple[int, ...]:
         f"before episode {n}; received {len(evidence.lengths)}.",
     )
     return evidence.lengths
+
+
+def _is_finite(value: Any) -> bool:
+    numbers = value if isinstance(value, tuple) else (value,)
+    return all(number is not None and math.isfinite(number) for number in numbers)
 
 
 def _is_integer(value: Any, least: int) -> bool:

@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from scipy.linalg import cho_solve, get_lapack_funcs, solve_triangular
 
 from driftrl.config.gp import GPConfig
-from driftrl.models.kernels import (
+from driftrl.kernels import (
     Hyperparameters,
     covariance,
     factorise,
@@ -39,7 +39,7 @@ from driftrl.models.kernels import (
     pivoted_factor,
     variance_at,
 )
-from driftrl.models.normaliser import Normaliser
+from driftrl.normaliser import Normaliser
 from driftrl.types import Data
 
 SIZES = (64, 128, 192, 256, 384, 512, 1024, 2048, 4096)

@@ -11,8 +11,11 @@ from driftrl.config.run import AgentConfig
 from driftrl.config.task import Task
 from driftrl.errors import InputError, unknown_name
 from driftrl.memory.forgetting import (
+    Adaptive,
     Doubling,
+    Event,
     ForgettingRule,
+    Hindsight,
     KeepAll,
     Reset,
     Window,
@@ -86,6 +89,24 @@ METHODS: dict[str, Method] = {
             "doubling",
             "Optimistic, resets ever more rarely: needs neither H nor N.",
             lambda task: Doubling(),
+        ),
+        Method(
+            "adaptive",
+            "adaptive",
+            "Optimistic, forgets what the data contradict: needs neither H nor w.",
+            lambda task: Adaptive(),
+        ),
+        Method(
+            "event",
+            "event-triggered",
+            "Optimistic, forgets when an episode surprises the model.",
+            lambda task: Event(),
+        ),
+        Method(
+            "hindsight",
+            "hindsight",
+            "Optimistic, told the changes: --forgetting.changes 11 21.",
+            lambda task: Hindsight(),
         ),
         Method(
             "custom",

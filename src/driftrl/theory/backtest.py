@@ -14,13 +14,14 @@ mean error would have cost least.  Spans near the best cannot be told apart:
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from driftrl.errors import require
-from driftrl.theory.nystrom import RunningSums, fit_features, posterior
+from driftrl.memory.forgetting import Adaptive, replay
+from driftrl.memory.nystrom import RunningSums, fit_features, posterior
 from driftrl.types import Episode
 
 MIN_EPISODES = 4
@@ -68,6 +69,10 @@ class Recommendation:
     """Number of predicted episodes."""
     scores: tuple[SpanScore, ...]
     """By span, ascending; the last takes all there is."""
+    adaptive: int = 1
+    """Oldest episode, from 1, that the rule ``adaptive`` would learn from next."""
+    changes: tuple[int, ...] = ()
+    """First episodes after the changes that it would have located on its way."""
 
     @property
     def as_good(self) -> tuple[int, ...]:
@@ -84,7 +89,10 @@ def recommend_window(episodes: Sequence[Episode]) -> Recommendation:
     )
     spans = (*(span for span in _LADDER if span < count - 1), count - 1)
     tested = np.linspace(2, count, min(_MAX_TESTED, count - 1)).round().astype(int)
-    return choose_span(spans, *backtest(episodes, tested.tolist(), spans))
+    choice = choose_span(spans, *backtest(episodes, tested.tolist(), spans))
+    decisions = replay(Adaptive(), episodes)
+    found = (d.columns["last_change"] for d in decisions if d.turned_over)
+    return replace(choice, adaptive=decisions[-1].first, changes=tuple(found))
 
 
 def backtest(

@@ -227,6 +227,33 @@ def tuned_span(episodes: ArrayLike, gain: ArrayLike) -> Float[np.ndarray, "..."]
     return np.asarray(np.asarray(gain, dtype=np.float64) ** 0.25 * np.sqrt(episodes))
 
 
+def fixed_share_bound(
+    prior: Float[np.ndarray, " K"],
+    episodes: int,
+    switches: int,
+    rate: float,
+    share: float,
+) -> float:
+    """Bound the loss of ``fixed_share`` over that of the best sequence of experts.
+
+    For its mix loss and any sequence with S switches in N rounds, whatever the losses
+    are, with π the smallest prior weight::
+
+        1/η·[ln(1/π) + S·ln(1/(a·π)) + (N−1−S)·ln(1/(1−a))]
+
+    Each step of the recursion keeps a weight up to the factor 1 − a, and gives every
+    expert at least a·π.
+    """
+    require_episodes(episodes)
+    require(
+        0 <= switches < episodes,
+        f"N = {episodes} rounds have at most N − 1 switches, received {switches}.",
+    )
+    least = -np.log(prior.min())
+    stays = -(episodes - 1 - switches) * np.log1p(-share)
+    return float(least + switches * (least - np.log(share)) + stays) / rate
+
+
 def require_episodes(episodes: int) -> None:
     """Refuse a number of episodes for which there is nothing to choose or to learn."""
     require(

@@ -24,10 +24,10 @@ import numpy as np
 from jaxtyping import Float
 
 from driftrl.errors import at_least, positive, require
-from driftrl.models.kernels import gram, kernel_named
+from driftrl.kernels import gram, kernel_named
+from driftrl.memory.nystrom import Features, Sums, fit_features, posterior
 from driftrl.theory.confidence import Setting
 from driftrl.theory.information import greedy_information_gain, growth_rate, scaled_rate
-from driftrl.theory.nystrom import Features, Sums, fit_features, posterior
 from driftrl.theory.regret_bound import (
     RegretTerms,
     best_span,

@@ -5,6 +5,7 @@ The newest two are kept, so that one damaged checkpoint costs one episode.
 
 import dataclasses
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,10 +16,11 @@ import numpy as np
 
 from driftrl.errors import CorruptFile, DriftrlError, InputError
 from driftrl.io import read_arrays, write_atomically
+from driftrl.memory.forgetting import Decision
 
 T = TypeVar("T")
 KEPT = 2
-_FIRST = "first_retained"
+_FIRST, _COLUMNS = "first_retained", "forgetting_columns"
 
 
 class OtherState(CorruptFile):
@@ -82,14 +84,19 @@ def _restored(old: Any, stored: np.ndarray) -> Any:
 
 
 def save_checkpoint(
-    directory: Path, episodes: int, state: Any, first_retained: int
+    directory: Path, episodes: int, state: Any, decision: Decision
 ) -> None:
     """Write the state after ``episodes`` episodes, and drop all but the newest two.
 
-    ``first_retained`` is the oldest episode that it was learned from.
+    ``decision`` says which episodes it was learned from.
     """
     content = io.BytesIO()
-    arrays: dict[str, Any] = {**flatten(state), _FIRST: np.asarray(first_retained)}
+    text = json.dumps(dict(decision.columns)).encode()
+    arrays: dict[str, Any] = {
+        **flatten(state),
+        _FIRST: np.asarray(decision.first),
+        _COLUMNS: np.frombuffer(text, np.uint8),
+    }
     np.savez(content, **arrays)
     directory.mkdir(exist_ok=True)
     write_atomically(_file(directory, episodes), content.getvalue())
@@ -103,8 +110,8 @@ def saved_checkpoints(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem == f"{int(stem):06d}")
 
 
-def load_checkpoint(directory: Path, episodes: int, template: T) -> tuple[T, int]:
-    """Read state and first retained episode after ``episodes`` episodes.
+def load_checkpoint(directory: Path, episodes: int, template: T) -> tuple[T, Decision]:
+    """Read the state after ``episodes`` episodes, and what it was learned from.
 
     Raises:
         CorruptFile: It is damaged.
@@ -112,7 +119,13 @@ def load_checkpoint(directory: Path, episodes: int, template: T) -> tuple[T, int
     """
     arrays = load_arrays(directory, episodes)
     try:
-        return unflatten(template, arrays), int(arrays[_FIRST])
+        state, first = unflatten(template, arrays), int(arrays[_FIRST])
+        text = arrays[_COLUMNS].tobytes() if _COLUMNS in arrays else "{}"
+        columns = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in json.loads(text).items()
+        }
+        return state, Decision(first, columns=columns)
     except (ValueError, KeyError, TypeError) as error:
         raise OtherState(_damage(_file(directory, episodes), error)) from error
 

@@ -28,11 +28,11 @@ from driftrl.agents.base import (
 from driftrl.errors import EnvironmentFault, InputError, at_least, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
+    Decision,
     EpisodeSummary,
     ForgettingRule,
-    checked_first_retained,
+    decide,
     slides,
-    turns_over,
 )
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import Data, Episode, EpisodeRecord, Transition
@@ -67,12 +67,12 @@ class Learner:
         steps: int,
         seed: int,
         state: State,
-        first_retained: int = 1,
+        decision: Decision | None = None,
     ) -> None:
         """Start with the agent's state after the last episode of a memory.
 
         ``steps`` are the decisions in an episode that runs its full time, and
-        ``first_retained`` is the oldest episode that the state was learned from.
+        ``decision`` says which episodes the state was learned from.
         """
         self._agent = agent
         self._seed = seed
@@ -87,8 +87,13 @@ class Learner:
         """π_n, the policy of the running episode, or of the next one."""
         self.forgetting = forgetting
         """The rule that chooses m(n + 1), at the next ``learn``."""
-        self.first_retained = first_retained
+        self.decision = decision or Decision(1)
+        """Which episodes π_n was learned from, and why."""
+
+    @property
+    def first_retained(self) -> int:
         """m(n): the oldest episode that π_n was learned from."""
+        return self.decision.first
 
     @property
     def number(self) -> int:
@@ -247,19 +252,20 @@ class Learner:
             wall_s=0.0,
             **asdict(metrics),
             **policy.metrics,
+            **self.decision.columns,
         )
         self.memory.append(episode, EpisodeSummary.of(record))
         rule, following = self.forgetting, self.number
+        self.decision = decide(rule, following, self.memory.evidence)
         context = LearnContext(
             episode=following,
             steps=self._steps,
             sliding=slides(rule),
             collected=len(episode),
-            turned_over=turns_over(rule, following, self.memory.evidence),
+            turned_over=self.decision.turned_over,
             updates=updates,
             seconds=seconds,
         )
-        self.first_retained = self._ask_rule(rule)
         data = self._retained()
         self.memory.release(before=self.first_retained)
         key = key_for(self._seed, Purpose.LEARNING, following)
@@ -270,9 +276,6 @@ class Learner:
 
     def _retained(self) -> Data:
         return self.memory.since(self.first_retained)
-
-    def _ask_rule(self, rule: ForgettingRule) -> int:
-        return checked_first_retained(rule, self.number, self.memory.evidence)
 
     def _repeat_online(self, episode: Episode) -> None:
         """Learn again what was learned within an episode, after a restart."""

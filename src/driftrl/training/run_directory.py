@@ -36,7 +36,7 @@ from driftrl.memory.episodes import (
     load_episode,
     save_episode,
 )
-from driftrl.memory.forgetting import EpisodeSummary
+from driftrl.memory.forgetting import Decision, EpisodeSummary
 from driftrl.records import (
     CONFIG_FILE,
     HEARTBEAT_FILE,
@@ -169,7 +169,7 @@ class RunDirectory:
                 heartbeat.touch()
         heartbeat.unlink(missing_ok=True)
 
-    def restore(self, template: Any, memory: EpisodeMemory) -> tuple[Any, int]:
+    def restore(self, template: Any, memory: EpisodeMemory) -> tuple[Any, Decision]:
         """Return state and m(n) of the newest readable checkpoint; fill the memory.
 
         Only the episodes m(n) … n−1 are read, and what else the forgetting rule asks
@@ -179,27 +179,27 @@ class RunDirectory:
         """
         exists = self._records_path.exists()
         rows, damage = readable_records(self._records_path) if exists else ([], None)
-        state, first, episodes = self._newest_state(template, len(rows), damage)
+        state, decision, episodes = self._newest_state(template, len(rows), damage)
         history = [EpisodeSummary.of(row) for row in rows[:episodes]]
         memory.attach(self.path / "memory", history)
-        memory.since(first)
+        memory.since(decision.first)
         self._precision = memory.precision
         if self._is_new or self._changes:
             self._write_config(episodes)
         if exists:
             truncate_records(self._records_path, episodes)
         self._records = RecordWriter(self._records_path)
-        return state, first
+        return state, decision
 
     def append(
-        self, record: EpisodeRecord, episode: Episode, state: Any, first_retained: int
+        self, record: EpisodeRecord, episode: Episode, state: Any, decision: Decision
     ) -> None:
         """Store an episode: data, row, then the checkpoint that makes them count."""
         assert self._records is not None, "restore() comes first"
         number, memory = record.episode, self.path / "memory"
         save_episode(memory, number, episode, self._precision)
         self._records.append(record)
-        save_checkpoint(self._checkpoints, number, state, first_retained)
+        save_checkpoint(self._checkpoints, number, state, decision)
         self._remove_pending()
 
     def save_pending(self, number: int, episode: Episode, theta: float) -> None:
@@ -259,7 +259,7 @@ class RunDirectory:
 
     def _newest_state(
         self, template: Any, rows: int, damage: CorruptFile | None
-    ) -> tuple[Any, int, int]:
+    ) -> tuple[Any, Decision, int]:
         """Return the newest state whose episodes all have a readable row, m(n), n−1."""
         saved = saved_checkpoints(self._checkpoints)
         covered = [episodes for episodes in saved if episodes <= rows]
@@ -291,7 +291,7 @@ class RunDirectory:
                 "be continued; its rows and episodes are untouched. To run it again "
                 f"from the start, {_ELSEWHERE}."
             )
-        return template, 1, 0
+        return template, Decision(1), 0
 
 
 def read_config(directory: Path) -> RunConfig:

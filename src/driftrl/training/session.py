@@ -29,9 +29,11 @@ from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
     ForgettingRule,
     Since,
+    decide,
     forget_before,
     replace_rule,
 )
+from driftrl.records import load_run
 from driftrl.training.assembly import (
     MORE_DATA,
     check_learns,
@@ -43,6 +45,7 @@ from driftrl.training.assembly import (
     sizes_of,
     with_functions,
 )
+from driftrl.training.health import Health, health
 from driftrl.training.learner import Learner
 from driftrl.training.process import repaired_cache
 from driftrl.training.run_directory import RunDirectory, Warn, read_config
@@ -85,7 +88,7 @@ class Session(Learner):
         )
         try:
             memory = EpisodeMemory(*sizes_of(config), agent.precision)
-            state, first = self._files.restore(initial_state(agent, config), memory)
+            state, decision = self._files.restore(initial_state(agent, config), memory)
             super().__init__(
                 agent,
                 config.forgetting,
@@ -93,7 +96,7 @@ class Session(Learner):
                 steps=steps,
                 seed=config.seed,
                 state=state,
-                first_retained=first,
+                decision=decision,
             )
             if self.number <= config.episodes:
                 with repaired_cache():
@@ -161,9 +164,13 @@ class Session(Learner):
             updates=updates, seconds=seconds, return_eval=return_eval
         )
         assert episode is not None
-        self._files.append(record, episode, self.state, self.first_retained)
+        self._files.append(record, episode, self.state, self.decision)
         self._warn_of_no_data(record)
         return record
+
+    def health(self) -> Health:
+        """Say whether the controller still works, by the episodes so far."""
+        return health(load_run(self.directory).records)
 
     def force_reset(self) -> None:
         """Forget the episodes before n, because something has changed.
@@ -190,7 +197,8 @@ class Session(Learner):
         rule = replace_rule(self.config.forgetting, new)
         config = replace(self.config, forgetting=rule)
         check_learns(config)
-        self._ask_rule(config.forgetting)  # nonsense is refused here, not in learn()
+        # Nonsense is refused here, not in learn().
+        decide(config.forgetting, self.number, self.memory.evidence)
         self._files.change(config, self.number)
         self.config, self.forgetting = config, config.forgetting
 

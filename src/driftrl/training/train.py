@@ -23,7 +23,7 @@ from driftrl.envs.custom import (
 from driftrl.envs.drifting import drifting
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require
-from driftrl.memory.forgetting import ForgettingRule, Window
+from driftrl.memory.forgetting import ForgettingRule
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.loop import OnEpisode, run_session
 from driftrl.training.session import Session
@@ -71,7 +71,8 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
     Args:
         env: Any Gymnasium environment with box spaces.
         forgetting: Which episodes to learn from: any object with ``first_retained``, a
-            kind such as "keep_all", or "module:Name" (default: the newest 20).
+            kind such as "window", or "module:Name" (default: "adaptive", which keeps
+            everything but what newer data contradict).
         drift: Schedule of ``parameter`` (default: the environment drifts on its own).
         parameter: What the schedule sets at every reset, by the environment's method
             ``set_parameters({name: value})`` or by ``setter(env, {name: value})``.
@@ -96,8 +97,6 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         changes["forgetting"] = {"kind": forgetting}
     elif forgetting is not None:
         changes["forgetting"] = forgetting
-    elif not {"forgetting", "forget_after"} & changes.keys():
-        changes["forgetting"] = Window(20)
     task = task_of(name_of(env), env)
     environment = replace(task.environment, setter=setter_path(setter))
     if parameter is not None:

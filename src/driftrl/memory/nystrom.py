@@ -5,26 +5,27 @@ their length scales, the posterior of a data set depends on three sums over it: 
 Σφyᵀ and Σy².  Windows are differences of running sums, and one eigendecomposition gives
 the evidence of every noise level at once.
 
-Only for the analysis of data; the agents' Gaussian process is ``driftrl.models.gp``.
+For forgetting rules and the analysis of data; the agents' Gaussian process is
+``driftrl.models.gp``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh, solve_triangular
 
-from driftrl.models.kernels import (
+from driftrl.kernels import (
     Hyperparameters,
     fit_hyperparameters,
     gram,
     kernel_named,
     pivoted_factor,
 )
-from driftrl.models.normaliser import Normaliser
+from driftrl.normaliser import Normaliser
 from driftrl.types import Episode
 
 # Candidates for landmarks, spread over all episodes, and the prior variance of a
@@ -36,7 +37,7 @@ _MAX_ROWS = 1000
 # Noise variance in units of the prior variance.
 _NOISE_LEVELS = np.logspace(-8, 1, 28)
 
-Part = tuple[Float[np.ndarray, "T F"], Float[np.ndarray, "T S"]]
+Part = tuple[Float[np.ndarray, "_ F"], Float[np.ndarray, "_ S"]]
 """Features and normalised changes of an episode."""
 
 
@@ -49,10 +50,12 @@ class Features:
     length_scales: Float[np.ndarray, " D"]
     landmarks: Float[np.ndarray, "R D"]
     factor: Float[np.ndarray, "R R"]
+    rows: int = _MAX_ROWS
+    """Transitions of an episode that are used, evenly spaced."""
 
     def of(self, episode: Episode) -> Part:
         """Return φ of an episode, and its normalised changes."""
-        raw, change = _pairs([episode])
+        raw, change = _pairs([episode], self.rows)
         x = self.inputs.normalise(raw) / self.length_scales
         near = gram(kernel_named("se"), x, self.landmarks, np)
         near = solve_triangular(self.factor, near.T, lower=True).T
@@ -78,21 +81,49 @@ def fit_features(episodes: Sequence[Episode]) -> Features:
         steps=_FIT_STEPS,
         learn_noise=True,
     ).length_scales
+    return _on_landmarks(inputs, outputs, scales, raw)
+
+
+def quick_features(episodes: Sequence[Episode], rows: int, rank: int) -> Features:
+    """Return features whose length scales are not fitted: √D in normalised inputs.
+
+    At most ``rows`` transitions of an episode and ``rank`` landmarks are used.
+    """
+    raw, change = _pairs(episodes, rows)
+    inputs, outputs = Normaliser.fit(raw), Normaliser.fit(change)
+    scales = np.full(raw.shape[1], np.sqrt(raw.shape[1]))
+    return replace(_on_landmarks(inputs, outputs, scales, raw, rank), rows=rows)
+
+
+def _on_landmarks(
+    inputs: Normaliser,
+    outputs: Normaliser,
+    scales: Float[np.ndarray, " D"],
+    raw: Float[np.ndarray, "N D"],
+    rank: int | None = None,
+) -> Features:
     candidates = inputs.normalise(raw[_evenly(len(raw), _CANDIDATES)]) / scales
     prior = gram(kernel_named("se"), candidates, candidates, np)
-    chosen = pivoted_factor(prior, _TOLERANCE)
+    chosen = pivoted_factor(prior, _TOLERANCE, rank)
     return Features(inputs, outputs, scales, candidates[chosen.pivots], chosen.basis)
 
 
-def _pairs(episodes: Sequence[Episode]) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs (state, action) and outputs (change of the state)."""
+def _pairs(
+    episodes: Sequence[Episode], most: int = _MAX_ROWS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (state, action) and outputs (change of the state) that are finite.
+
+    Of each episode, at most ``most`` rows.
+    """
     inputs, changes = [], []
     for episode in episodes:
-        rows = _evenly(len(episode), _MAX_ROWS)
+        rows = _evenly(len(episode), most)
         obs = episode.obs[rows].astype(np.float64)
         inputs.append(np.concatenate([obs, episode.actions[rows]], axis=1))
         changes.append(episode.next_obs[rows] - obs)
-    return np.concatenate(inputs), np.concatenate(changes)
+    raw, change = np.concatenate(inputs), np.concatenate(changes)
+    finite = np.isfinite(raw).all(axis=1) & np.isfinite(change).all(axis=1)
+    return raw[finite], change[finite]
 
 
 def _evenly(size: int, most: int) -> np.ndarray:
@@ -162,24 +193,56 @@ class Belief:
         return along @ self.weights, along**2 @ self.variances + self.noise
 
 
-def posterior(sums: Sums) -> Belief:
-    """Return the posterior at the noise level of largest evidence, output by output.
+class Spectrum(NamedTuple):
+    """A data set along the eigenvectors of its A = QΛQᵀ, for every noise level κ."""
 
-    With A = QΛQᵀ, b̃ = Qᵀb and the ratio κ of noise and prior variance, the evidence of
-    n numbers at its best noise variance s² = (Σy² − Σ b̃²/(Λ+κ))/n is, but for a
-    constant, −½·(n·log s² + Σ log(1 + Λ/κ)).
-    """
+    values: Float[np.ndarray, "F 1"]
+    """Λ."""
+    basis: Float[np.ndarray, "F F"]
+    """Q."""
+    along: Float[np.ndarray, "F S"]
+    """b̃ = Qᵀb."""
+    left: Float[np.ndarray, "S K"]
+    """Σy² − Σ b̃²/(Λ+κ), what is not explained."""
+    penalty: Float[np.ndarray, " K"]
+    """Σ log(1 + Λ/κ)."""
+    size: float
+    """n."""
+
+
+def spectrum(sums: Sums) -> Spectrum:
+    """Decompose a data set."""
     values, basis = eigh(sums.gram, check_finite=False)
     values = np.maximum(values, 0.0)[:, None]
     along = basis.T @ sums.cross
     explained = (along**2).T @ (1.0 / (values + _NOISE_LEVELS))
     left = np.maximum(sums.square[:, None] - explained, 1e-12 * sums.count)
-    noise = left / sums.count
     penalty = np.log1p(values / _NOISE_LEVELS).sum(axis=0)
-    evidence = -0.5 * (sums.count * np.log(noise) + penalty)
-    best = np.argmax(evidence, axis=1)
+    return Spectrum(values, basis, along, left, penalty, sums.count)
+
+
+def evidence(
+    *parts: Spectrum, floor: float = 0.0
+) -> tuple[Float[np.ndarray, "S K"], Float[np.ndarray, "S K"]]:
+    """Return log evidence and noise variance s² of data sets that share their noise.
+
+    Each has weights of its own.  For n numbers in all, at each κ, but for a constant::
+
+        −½·(n·log s² + Σ log(1 + Λ/κ)),   s² = Σ left / n + floor²
+    """
+    count = sum(part.size for part in parts)
+    noise = np.sum([part.left for part in parts], axis=0) / count + floor**2
+    penalty = np.sum([part.penalty for part in parts], axis=0)
+    return -0.5 * (count * np.log(noise) + penalty), noise
+
+
+def posterior(sums: Sums, floor: float = 0.0) -> Belief:
+    """Return the posterior at the noise level of largest evidence, output by output."""
+    parts = spectrum(sums)
+    evidences, noises = evidence(parts, floor=floor)
+    best = np.argmax(evidences, axis=1)
     picked = (np.arange(len(best)), best)
-    noise, level = noise[picked], _NOISE_LEVELS[best]
-    shrunk = values + level
-    weights, variances = along / shrunk, noise / shrunk
-    return Belief(basis, weights, variances, noise, level, evidence[picked])
+    noise, level = noises[picked], _NOISE_LEVELS[best]
+    shrunk = parts.values + level
+    weights, variances = parts.along / shrunk, noise / shrunk
+    return Belief(parts.basis, weights, variances, noise, level, evidences[picked])

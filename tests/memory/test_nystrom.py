@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from driftrl.theory import nystrom
-from driftrl.theory.nystrom import RunningSums, fit_features, posterior
+from driftrl.memory import nystrom
+from driftrl.memory.nystrom import RunningSums, fit_features, posterior
 from driftrl.types import Episode
 
 

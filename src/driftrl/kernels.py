@@ -162,18 +162,20 @@ class PivotedFactor(NamedTuple):
 
 
 def pivoted_factor(
-    covariance: Float[np.ndarray, "N N"], tolerance: float
+    covariance: Float[np.ndarray, "N N"], tolerance: float, most: int | None = None
 ) -> PivotedFactor:
     """Choose rows greedily until every remaining variance is at most ``tolerance``.
 
     Each step takes the point that the chosen ones explain worst (pivoted Cholesky);
-    |K − G Gᵀ| is then bounded by ``tolerance`` in every entry.  Cost O(N R²).
+    |K − G Gᵀ| is then bounded by ``tolerance`` in every entry, unless ``most`` rows
+    are not enough for that.  Cost O(N R²).
     """
     size = len(covariance)
+    most = size if most is None else min(most, size)
     remainder = np.diag(covariance).copy()
-    columns = np.zeros((size, size))
+    columns = np.zeros((size, most))
     pivots: list[int] = []
-    while len(pivots) < size:
+    while len(pivots) < most:
         worst = int(np.argmax(remainder))
         if remainder[worst] <= tolerance:
             break

@@ -1,0 +1,188 @@
+"""Rules that find changes: by hand, in simulation over seeds, and on bad input."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
+from driftrl.memory.adaptive import SPANS, Stretch, choose_span, fixed_share
+from driftrl.memory.forgetting import (
+    Adaptive,
+    Decision,
+    EpisodeSummary,
+    Event,
+    Evidence,
+    ForgettingRule,
+    Hindsight,
+    KeepAll,
+    Since,
+    decide,
+    replay,
+    turns_over,
+)
+from driftrl.memory.nystrom import Sums, evidence, quick_features, spectrum
+from driftrl.records import read_records
+from driftrl.training.loop import run
+from driftrl.types import Episode, EpisodeRecord
+from factories import TINY, driven
+
+
+def firsts(decisions: list[Decision]) -> list[int]:
+    return [decision.first for decision in decisions]
+
+
+def alarms(decisions: list[Decision]) -> list[int]:
+    return [n for n, one in enumerate(decisions, start=2) if one.turned_over]
+
+
+def test_nothing_is_forgotten_while_nothing_changes() -> None:
+    for seed in range(4):
+        decisions = replay(Adaptive(), driven([0.5] * 14, seed=seed))
+        assert firsts(decisions) == [1] * 14
+
+
+@pytest.mark.parametrize("rule", [Adaptive(), Event()])
+def test_an_abrupt_change_is_located_and_the_span_grows_again(
+    rule: ForgettingRule,
+) -> None:
+    for seed in range(2):
+        decisions = replay(rule, driven([0.9] * 8 + [0.4] * 8, seed=seed))
+        # Episode 9 is the first changed one: before episode 10 it is known.
+        assert firsts(decisions) == [1] * 8 + [9] * 8
+        assert alarms(decisions) == [10]
+
+
+def test_two_changes_are_both_located() -> None:
+    gains = [0.9] * 6 + [0.4] * 6 + [1.2] * 6
+    assert firsts(replay(Adaptive(), driven(gains)))[-1] == 13
+
+
+def test_a_steady_drift_shortens_and_its_end_lengthens() -> None:
+    drift = list(np.linspace(1.0, 0.2, 20))
+    decisions = replay(Adaptive(), driven(drift + [0.2] * 14))
+    spans = [n - one.first for n, one in enumerate(decisions, start=2)]
+    assert max(spans[12:20]) <= 10  # of up to 20
+    assert spans[-1] >= 13
+
+
+def test_evidence_of_two_parts_by_hand() -> None:
+    """Two data sets with shared noise have the density of a block-diagonal law."""
+    episodes = driven([0.5, 0.9])
+    features = quick_features(episodes, 100, 100)
+    parts = [features.of(episode) for episode in episodes]
+    values, noises = evidence(*(spectrum(Sums.of(*part)) for part in parts), floor=0.1)
+    level = 1e-2  # of the noise levels, the 18 steps of a third of a decade after 1e-8
+    noise, log_det, left = float(noises[0, 18]), 0.0, 0.0
+    for phi, y in parts:
+        matrix = np.eye(len(y)) + phi @ phi.T / level
+        log_det += np.linalg.slogdet(matrix)[1]
+        left += float(y[:, 0] @ np.linalg.solve(matrix, y[:, 0]))
+    assert noise == pytest.approx(left / 30 + 0.01)
+    assert values[0, 18] == pytest.approx(-0.5 * (30 * np.log(noise) + log_det))
+
+
+def test_weights_of_spans_by_hand() -> None:
+    prior = np.array([0.25, 0.75])
+    weights = fixed_share(np.array([[0.0, 1.0]]), prior, rate=2.0, share=0.1)
+    likely = np.array([0.25, 0.75 * np.exp(-2.0)])
+    assert weights[0] == pytest.approx(prior)
+    assert weights[1] == pytest.approx(0.9 * likely / likely.sum() + 0.1 * prior)
+
+
+def test_all_data_are_kept_until_they_predict_worse() -> None:
+    even = [0.0] * (len(SPANS) + 1)
+    assert choose_span([even] * 30, least_gain=0.1)[0] is None
+    worse = [0.5, 0.4, 0.0, 0.0, 0.6, 0.8, 0.8]  # spans 4 and 8 are the best
+    assert choose_span([worse], least_gain=0.1)[0] is None
+    assert choose_span([worse] * 4, least_gain=0.1)[0] == 8  # the longer of them
+    assert choose_span([worse] * 4 + [even] * 20, least_gain=0.1)[0] is None
+
+
+def test_cost_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    class Counting(Stretch):
+        def __init__(self, episodes: list[Episode], tolerance: float) -> None:
+            read.append(len(episodes))
+            super().__init__(episodes, tolerance)
+
+    monkeypatch.setattr("driftrl.memory.adaptive.Stretch", Counting)
+    history = [EpisodeSummary(4)] * 200
+    episodes = driven([0.5] * 200, steps=4)
+    decision = decide(Adaptive(), 201, Evidence.of(history, episodes))
+    assert read == [64] and decision.first == 1
+
+
+def test_hindsight_is_told() -> None:
+    rule = Hindsight((11, 21))
+    told = [rule.first_retained(n, Evidence()) for n in (1, 11, 12, 21, 22, 30)]
+    assert told == [1, 1, 11, 11, 21, 21]
+    assert turns_over(rule, 12, Evidence()) and not turns_over(rule, 13, Evidence())
+    assert Hindsight().first_retained(50, Evidence()) == 1
+
+
+def test_a_reset_by_hand_holds_for_a_rule_that_adapts() -> None:
+    decisions = replay(Since(5, Adaptive()), driven([0.5] * 9))
+    assert firsts(decisions) == [1] * 4 + [5] * 5 and alarms(decisions) == [6]
+    assert decisions[-1].columns["last_change"] == 1
+
+
+@pytest.mark.parametrize("rule", [Adaptive(), Event()])
+def test_bad_input_keeps_everything(rule: ForgettingRule) -> None:
+    assert decide(rule, 1, Evidence()) == Decision(1, False, {"last_change": 1})
+    assert firsts(replay(rule, driven([0.5]))) == [1]
+    assert firsts(replay(rule, driven([0.5] * 6, steps=1))) == [1] * 6
+    still = np.ones((5, 2))
+    constant = Episode(still, 0 * still[:, :1], np.zeros(5), still, False)
+    assert firsts(replay(rule, [constant] * 6)) == [1] * 6
+    # Rows that are not finite do not count, nor do losses that are not.
+    episodes = driven([0.5] * 6)
+    for number in (0, 2, 5):
+        obs = np.full_like(episodes[number].obs, np.nan)
+        episodes[number] = replace(episodes[number], obs=obs)
+    assert firsts(replay(rule, episodes)) == [1] * 6
+    lost = [replace(one, obs=np.full_like(one.obs, np.inf)) for one in episodes]
+    assert firsts(replay(rule, lost)) == [1] * 6
+    losses = (float("nan"),) * 7
+    history = [EpisodeSummary(15, last_change=1, span_losses=losses)] * 6
+    evidence = Evidence.of(history, driven([0.5] * 6))
+    assert decide(rule, 7, evidence).first == 1
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(InputError, match="false_alarms"):
+        Adaptive(false_alarms=0.0)
+    with pytest.raises(InputError, match="tolerance"):
+        Event(tolerance=1.0)
+    with pytest.raises(InputError, match="changes"):
+        Hindsight((0,))
+
+
+def test_a_run_records_why_and_resumes_exactly(tmp_path: Path) -> None:
+    settings = {**TINY, "episodes": 6, "forgetting": {"kind": "adaptive"}}
+    config = configure("pendulum", changes=settings)
+    assert config.method == "adaptive"
+    run(config, tmp_path / "whole")
+    rows = read_records(tmp_path / "whole" / "episodes.jsonl")
+    assert [row.last_change for row in rows] == [None] + [1] * 5
+    assert rows[2].change_candidate == 2 and rows[2].change_log_odds is not None
+    assert [len(row.span_losses or ()) for row in rows] == [0, 0, 7, 7, 7, 7]
+
+    def stop(record: EpisodeRecord) -> None:
+        if record.episode == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path / "cut", on_episode=stop)
+    run(config, tmp_path / "cut", resume=True)
+    resumed = read_records(tmp_path / "cut" / "episodes.jsonl")
+    assert [replace(row, wall_s=0.0) for row in resumed] == [
+        replace(row, wall_s=0.0) for row in rows
+    ]
+
+
+def test_other_rules_record_nothing_of_changes() -> None:
+    assert decide(KeepAll(), 4, Evidence()) == Decision(1)
