@@ -36,12 +36,13 @@ SETTINGS = {
         "model": {"fit_steps": 10},
     },
 }
+TEN_EPISODES = {"r-ombrl": {"period": 10}, "sw-ombrl": {"window": 10}}
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "episode_cost.png"
 
 
 def costs(method: str) -> np.ndarray:
     """Return the seconds of every episode of one run."""
-    own = {} if method == "sombrl" else {"forgetting": _ten_episodes(method)}
+    own = {"forgetting": TEN_EPISODES[method]} if method in TEN_EPISODES else {}
     records: list[EpisodeRecord] = []
     with tempfile.TemporaryDirectory() as directory:
         run(
@@ -54,15 +55,12 @@ def costs(method: str) -> np.ndarray:
     return np.array([record.wall_s for record in records])
 
 
-def _ten_episodes(method: str) -> dict[str, int]:
-    return {"period": 10} if method == "r-ombrl" else {"window": 10}
-
-
 def report() -> Iterator[str]:
     """Run the methods, draw the figure, and yield the lines of a table."""
     yield f"seconds an episode, mean of blocks of {BLOCK} episodes (10 decisions each)"
     figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-    for name, method in METHODS.items():
+    for name in ("sombrl", "adaptive", *TEN_EPISODES):
+        method = METHODS[name]
         seconds = costs(name)
         blocks = seconds.reshape(-1, BLOCK).mean(axis=1)
         growth = blocks[-2:].mean() / blocks[1:3].mean()

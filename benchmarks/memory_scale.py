@@ -38,6 +38,7 @@ from driftrl.config.deep import (  # noqa: E402
 from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.envs.tasks import configure  # noqa: E402
 from driftrl.memory.episodes import EpisodeMemory  # noqa: E402
+from driftrl.memory.forgetting import Decision  # noqa: E402
 from driftrl.training.run_directory import RunDirectory  # noqa: E402
 from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 
@@ -49,6 +50,7 @@ AROUND = 15  # episodes up to a mark of which the median is taken
 LESSONS = (10_000, 200_000)  # transitions retained by one that learns at every step
 LEARNING = LearningConfig("step", model_updates=1, policy_updates=1)
 AGENT = EnsembleAgentConfig(
+    policy_gradient="critic",
     model=EnsembleConfig(hidden=(32, 32)),
     sac=SACConfig(hidden=(32, 32)),
     learning=LEARNING,
@@ -107,7 +109,7 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
                 replay = cache.load(data, MARKS[-1])
                 jax.block_until_ready(replay.rows)
             with timed(times, "files and checkpoint"):
-                files.append(row(number), episode, state, 1)
+                files.append(row(number), episode, state, Decision(1))
             if len(data) in MARKS:
                 used[len(data)] = resident_mib()
                 for _ in range(3):

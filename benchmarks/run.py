@@ -1,7 +1,8 @@
 """Run the benchmarks, each in a process of its own: ``make bench``.
 
 Every other file in this directory is a benchmark that prints what it measured.
-``python benchmarks/run.py planning`` runs the named ones only.
+``python benchmarks/run.py planning`` runs the named ones only; ``peers``, which takes
+hours, runs only then.
 """
 
 import os
@@ -16,6 +17,7 @@ from rich.console import Console
 from driftrl.cli.bench import processor
 
 HERE = Path(__file__).parent
+HOURS = ("peers",)  # run when they are named
 LIBRARIES = ("jax", "numpy", "scipy", "scikit-learn")
 
 
@@ -33,7 +35,7 @@ def main(wanted: list[str]) -> int:
     console.print(f"{processor()}, {os.cpu_count()} cores{load}", highlight=False)
     console.print(f"Python {platform.python_version()}, {libraries}", highlight=False)
     failed = []
-    for name in wanted or known:
+    for name in wanted or [name for name in known if name not in HOURS]:
         console.print()
         console.rule(name, align="left")
         if subprocess.run([sys.executable, known[name]], check=False).returncode:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
 from driftrl.errors import InputError, require
@@ -18,6 +19,7 @@ from driftrl.training.checkpoint import load_arrays, newest
 from driftrl.training.run_directory import read_config
 
 Bounds = tuple[np.ndarray, np.ndarray]
+Layers = tuple[np.ndarray, ...]
 
 
 def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
@@ -43,10 +45,15 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
         f"{config.agent.learning.learning_starts} transitions "
         "(agent.learning.learning_starts). Let the run go on.",
     )
-    layers, repeat = actor_layers(arrays), config.environment.action_repeat
+    agent, repeat = config.agent, config.environment.action_repeat
+    if isinstance(agent, EnsembleAgentConfig) and agent.policy_gradient == "model":
+        layers = plain_inputs(*actor_layers(arrays, "average_actor"), arrays)
+    else:
+        layers = actor_layers(arrays)
     low, high = bounds or machine_bounds(config) or (None, None)
     try:
-        policy = Policy(config.task, episodes, *layers, low, high, repeat)
+        activation = config.agent.sac.activation
+        policy = Policy(config.task, episodes, *layers, low, high, repeat, activation)
     except PolicyError as error:
         raise InputError(f"{directory} can't be exported. {error}") from error
     write_atomically(to, _FORMATS[to.suffix](policy))
@@ -54,19 +61,32 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
 
 
 def actor_layers(
-    arrays: Mapping[str, np.ndarray],
-) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    arrays: Mapping[str, np.ndarray], actor: str = "policy.actor"
+) -> tuple[Layers, Layers]:
     """Return the weights and biases of the policy's mode, by a checkpoint's arrays.
 
     The network's outputs are μ, then log σ; the mode tanh(μ) needs the first half.
     """
-    name = "policy.actor.layers.{}.{}"
+    name = actor + ".layers.{}.{}"
     count = sum(name.format(n, "bias") in arrays for n in range(len(arrays)))
     weights = [arrays[name.format(n, "weight")] for n in range(count)]
     biases = [arrays[name.format(n, "bias")] for n in range(count)]
     actions = len(biases[-1]) // 2
     weights[-1], biases[-1] = weights[-1][:, :actions], biases[-1][:actions]
     return tuple(weights), tuple(biases)
+
+
+def plain_inputs(
+    weights: Layers, biases: Layers, arrays: Mapping[str, np.ndarray]
+) -> tuple[Layers, Layers]:
+    """Return layers that take an observation as it is, not a normalised one."""
+    mean, std = (
+        arrays[f"model.statistics.input_{name}"][: len(weights[0])].astype(np.float64)
+        for name in ("mean", "std")
+    )
+    first = weights[0] / std[:, None]
+    bias = biases[0] - mean @ first
+    return (first, *weights[1:]), (bias, *biases[1:])
 
 
 def machine_bounds(config: RunConfig) -> Bounds | None:
@@ -96,13 +116,19 @@ def to_onnx(policy: Policy) -> bytes:
             for name, array in zip(("weight", "bias"), layer, strict=True)
         ]
         last = n == len(policy.weights) - 1
-        function, out = ("Tanh", "action") if last else ("Relu", f"layer_{n}")
         nodes += [
             helper.make_node("MatMul", [flow, f"weight_{n}"], [f"product_{n}"]),
             helper.make_node("Add", [f"product_{n}", f"bias_{n}"], [f"sum_{n}"]),
-            helper.make_node(function, [f"sum_{n}"], [out]),
         ]
-        flow = out
+        flow = "action" if last else f"layer_{n}"
+        if last or policy.activation == "relu":
+            kind = "Tanh" if last else "Relu"
+            nodes.append(helper.make_node(kind, [f"sum_{n}"], [flow]))
+        else:
+            nodes += [
+                helper.make_node("Sigmoid", [f"sum_{n}"], [f"share_{n}"]),
+                helper.make_node("Mul", [f"sum_{n}", f"share_{n}"], [flow]),
+            ]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [size])
         for name, size in (("obs", policy.sizes[0]), ("action", policy.sizes[-1]))

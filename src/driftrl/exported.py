@@ -19,8 +19,15 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 2
+VERSION = 3
 """Of the file's format; another one is refused."""
+
+
+# x·(1 + tanh(x/2))/2 is x/(1 + exp(−x)) without its overflow.
+_ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "silu": lambda x: 0.5 * x * (1.0 + np.tanh(0.5 * x)),
+}
 
 
 class PolicyError(ValueError):
@@ -29,7 +36,7 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """Dense layers with max(0, ·) between them and tanh at the end.
+    """Dense layers with an activation between them and tanh at the end.
 
     Layers map x ↦ xW + b; the last gives the mode of the policy's distribution.
     Observations go in as they were observed: the policy normalises nothing.
@@ -49,6 +56,8 @@ class Policy:
     """What an action of 1 commands."""
     repeat: int = 1
     """Steps of the machine for which one action is held, as while it was learned."""
+    activation: str = "relu"
+    """Between the layers: "relu", max(0, x), or "silu", x/(1 + exp(−x))."""
 
     def __post_init__(self) -> None:
         if (problem := _problem(self)) is not None:
@@ -69,7 +78,7 @@ class Policy:
         for wrong in np.flatnonzero(~np.isfinite(x)):
             raise PolicyError(f"Number {wrong} of the observation is {x[wrong]}.")
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = np.maximum(x @ weight + bias, 0.0)
+            x = _ACTIVATIONS[self.activation](x @ weight + bias)
         return np.tanh(x @ self.weights[-1] + self.biases[-1])
 
     def command(self, obs: Any) -> np.ndarray:
@@ -103,6 +112,7 @@ def load_policy(path: str | Path) -> Policy:
             low=stored.get("low"),
             high=stored.get("high"),
             repeat=int(stored["repeat"]),
+            activation=str(stored["activation"]),
         )
     # Whatever a damaged archive makes zipfile and NumPy raise: of a dozen kinds.
     except Exception as error:
@@ -122,6 +132,7 @@ def to_bytes(policy: Policy) -> bytes:
         "episode": np.int64(policy.episode),
         "layers": np.int64(len(policy.weights)),
         "repeat": np.int64(policy.repeat),
+        "activation": np.str_(policy.activation),
     }
     for number, pair in enumerate(zip(policy.weights, policy.biases, strict=True)):
         arrays |= zip((f"weight_{number}", f"bias_{number}"), pair, strict=True)
@@ -159,6 +170,8 @@ def _problem(policy: Policy) -> str | None:
         return "some of its numbers are not finite"
     if bounds and not (bounds[0] <= bounds[1]).all():
         return "low is above high"
+    if policy.activation not in _ACTIVATIONS:
+        return f"its activation is {policy.activation!r}"
     if policy.repeat < 1:
         return f"repeat must be at least 1, received {policy.repeat}"
     return None

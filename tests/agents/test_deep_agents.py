@@ -13,6 +13,7 @@ from driftrl.agents.base import Agent, LearnContext, Policy
 from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.model_free import SACAgent
 from driftrl.agents.replay import DeviceReplay
+from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
@@ -29,10 +30,13 @@ from driftrl.types import Data, Episode, Transition
 from factories import same
 
 CONFIG = EnsembleAgentConfig(
+    policy_gradient="model",
     model=EnsembleConfig(members=2, hidden=(8,), learning_rate=0.01),
     imagination=ImaginationConfig(horizon=1),
+    optimism=DeepOptimismConfig(),
     sac=SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
     learning=LearningConfig(model_updates=2, policy_updates=3, learning_starts=6),
+    soft_reset=SoftResetConfig(),
 )
 MODEL_FREE = SACAgentConfig(CONFIG.sac, CONFIG.learning)
 STEPWISE = replace(CONFIG, learning=replace(CONFIG.learning, when="step"))
@@ -79,9 +83,13 @@ def learned(rows: int = 10, config: Config = CONFIG, **changes: Any) -> Any:
 def test_updates_follow_the_transitions_collected(config: Config) -> None:
     assert isinstance(agent(config), Agent)
     assert isinstance(agent(config).policy(start(config)), Policy)
+    # All 10 transitions when learning begins, then the new ones.
     found = learned(config=config, collected=4)
-    assert int(found.policy.updates) == 2 * 4 * 3
+    assert int(found.policy.updates) == 2 * 10 * 3
     assert same(found, learned(config=config, collected=4))
+    context = LearnContext(4, STEPS, collected=4)
+    later = agent(config).learn(found, data(10), context, key=KEY)
+    assert int(later.policy.updates) == 2 * (10 + 4) * 3
     assert int(learned(config=config, updates=7).policy.updates) == 7 * 3
     few = learned(rows=5, config=config)
     assert same(few.policy, start(config).policy)
@@ -90,7 +98,7 @@ def test_updates_follow_the_transitions_collected(config: Config) -> None:
 def test_training_for_a_time_ends() -> None:
     found = learned(seconds=0.05)
     assert int(found.model.updates) % 20 == 0 and int(found.model.updates) > 0
-    assert same(learned(seconds=0.0).policy, start().policy)
+    assert int(learned(seconds=0.0).policy.updates) == 0
 
 
 def test_actions_are_uniform_before_the_first_update() -> None:
@@ -107,7 +115,8 @@ def test_actions_are_uniform_before_the_first_update() -> None:
 def test_the_deterministic_policy_takes_the_mode() -> None:
     state = learned()
     policy, obs = agent().policy(state), np.array([0.3, -0.2])
-    outputs = state.policy.actor(jnp.asarray(obs, jnp.float32))
+    seen = state.model.statistics.normalised_obs(jnp.asarray(obs, jnp.float32))
+    outputs = state.average_actor(seen)
     action, _ = policy.deterministic().act(obs, None, key=KEY)
     np.testing.assert_allclose(action, np.tanh(outputs[:1]), rtol=1e-5)
     assert action.dtype == np.float64
@@ -150,7 +159,7 @@ def test_steps_learn_as_much_as_an_episode() -> None:
     for step in range(STEPS):
         key = jax.random.fold_in(KEY, step)
         state, online = stepwise.observe(state, online, ROW, key=key)
-    assert int(state.policy.updates) == int(learned().policy.updates) == 2 * 5 * 3
+    assert int(state.policy.updates) == 2 * 5 * 3
     context = LearnContext(3, STEPS, collected=STEPS)
     after = stepwise.learn(state, data(13), context, key=KEY)
     assert same(after.policy, state.policy)
@@ -217,6 +226,25 @@ def predictions(state: Any, rows: Data) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize(
+    "functions",
+    [
+        {"reward": lambda obs, action, next_obs: float(obs[0])},
+        {"reward": lambda obs, action, next_obs: jnp.argmax(obs)},
+        {"reward": lambda obs, action, next_obs: jnp.sqrt(obs[0] - obs[0])},
+        {"termination": lambda obs, action, next_obs: bool(obs[0] > 0)},
+    ],
+    ids=["not traceable", "an integer", "infinite slope", "termination"],
+)
+def test_functions_without_a_gradient_are_refused(functions: Any) -> None:
+    [known] = functions
+    settings: Any = {known: "known"}
+    config = replace(CONFIG, imagination=ImaginationConfig(**settings))
+    given = TaskFunctions(**functions)
+    with pytest.raises(InputError, match=known):
+        ModelBasedAgent((2, 1), config, capacity=8, steps=4, functions=given)
+
+
 def test_theory_weight_by_hand() -> None:
     config = replace(CONFIG, optimism=DeepOptimismConfig(rule="theory"))
     state = learned(rows=10, config=config, sliding=True)
@@ -253,6 +281,11 @@ def test_model_metrics_of_a_short_episode_by_hand() -> None:
     assert found.model_error == pytest.approx(expected, rel=1e-4)
     norms = np.linalg.norm(std / spread, axis=1)
     assert found.epistemic_std == pytest.approx(norms.mean(), rel=1e-4)
+    known = TaskFunctions(next_obs=lambda obs, action, made: made.at[1].set(action[0]))
+    told = ModelBasedAgent((2, 1), CONFIG, capacity=20, steps=STEPS, functions=known)
+    alone = told.policy(state).model_metrics(episode(3))
+    expected = np.sqrt(np.mean((error[:, 0] / spread[0]) ** 2))
+    assert alone.model_error == pytest.approx(expected, rel=1e-4)
     assert agent().policy(start()).model_metrics(episode(3)).model_error is None
     policy = agent(MODEL_FREE).policy(learned(config=MODEL_FREE))
     assert policy.model_metrics(episode(3)).model_error is None

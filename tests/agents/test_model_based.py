@@ -41,15 +41,24 @@ from factories import same
 
 SIZES = (2, 1)
 CONFIG = EnsembleAgentConfig(
+    policy_gradient="critic",
     model=EnsembleConfig(members=3, hidden=(8, 8), learning_rate=0.01),
     imagination=ImaginationConfig(horizon=2),
+    optimism=DeepOptimismConfig(),
     sac=SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
     learning=LearningConfig(model_updates=1, policy_updates=3, learning_starts=4),
+    soft_reset=SoftResetConfig(),
 )
 TUNED = replace(
     CONFIG,
     model=replace(CONFIG.model, separate_batches=True),
     optimism=DeepOptimismConfig(rule="tuned", weight=2.0, learning_rate=0.1),
+)
+THROUGH_MODEL = replace(
+    CONFIG,
+    policy_gradient="model",
+    model=replace(CONFIG.model, loss="homoscedastic"),
+    sac=replace(CONFIG.sac, critic="bounded", critics=3, activation="silu"),
 )
 KEY = jax.random.key(5)
 ROWS = 9
@@ -109,10 +118,73 @@ def value_of(state: ModelBasedState) -> float:
     return float(sac.q_values(state.policy.critics, rows.obs, rows.actions).mean())
 
 
+@pytest.mark.parametrize("loss", ["mse", "homoscedastic", "likelihood"])
+def test_other_statistics_change_no_function(loss: Any) -> None:
+    config = replace(THROUGH_MODEL, model=replace(CONFIG.model, loss=loss))
+    before = agent(config).refresh(fresh(config), replay_of(6))
+    other = jax.tree.map(lambda rows: 3.0 * rows + 2.0, replay_of(6).rows)
+    after = agent(config).refresh(before, replay_of(6)._replace(rows=other))
+    assert float(after.model.statistics.input_std[0]) > 2.0
+    obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
+
+    def functions(state: ModelBasedState) -> Any:
+        predicted = ensemble.predict_batch(state.model, obs, actions)
+        normal = jax.vmap(state.model.statistics.normalised_obs)(obs)
+        values = sac.q_values(state.policy.critics, normal, actions)
+        policy = replace(agent(config).policy(state).deterministic(), trained=True)
+        acted = [policy.act(row, None, key=KEY)[0] for row in np.asarray(obs)]
+        # Scale and noise are of the statistics, or softly bounded in their units.
+        kept = predicted._replace(scale=values, aleatoric_std=values)
+        return *kept, np.stack(acted)
+
+    for old, new in zip(functions(before), functions(after), strict=True):
+        np.testing.assert_allclose(old, new, rtol=1e-3, atol=3e-5)
+
+
+def test_a_batch_is_predicted_as_its_rows_are() -> None:
+    model = agent(THROUGH_MODEL).refresh(fresh(THROUGH_MODEL), replay_of(6)).model
+    obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
+    batch = ensemble.predict_batch(model, obs, actions)
+    rows = jax.vmap(lambda *row: ensemble.predict(model, *row), out_axes=ensemble.ROWS)(
+        obs, actions
+    )
+    for found, expected in zip(batch, rows, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    # Three members, two rows each; at turn 1 the last member has the first rows.
+    for turn, members in ((0, [0, 0, 1, 1, 2, 2]), (1, [2, 2, 0, 0, 1, 1])):
+        alone = ensemble.predict_in_turn(model, obs, actions, turn)
+        for found, chosen in zip(alone, ensemble.in_turn(batch, turn), strict=True):
+            np.testing.assert_allclose(found, chosen, rtol=1e-5, atol=1e-6)
+        wanted = np.asarray(batch.member_means)[members, np.arange(6)]
+        np.testing.assert_allclose(alone[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_known_is_imagined_exactly() -> None:
+    """The second observation is the last action; it has no uncertainty either."""
+    known = lambda obs, action, made: made.at[1].set(action[0])
+    obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
+    for optimism in (DeepOptimismConfig(weight=0.0), DeepOptimismConfig(weight=1.0)):
+        imagination = replace(THROUGH_MODEL.imagination, dynamics="member")
+        config = replace(THROUGH_MODEL, optimism=optimism, imagination=imagination)
+        model = agent(config).refresh(fresh(config), replay_of(6)).model
+        settings = Settings(config, TaskFunctions(next_obs=known))
+        after, _, bonus = model_based._world_step(model, settings)(obs, actions, 1)
+        plain = ensemble.predict_batch(model, obs, actions)
+        np.testing.assert_allclose(after[:, 1], actions[:, 0])
+        np.testing.assert_allclose(after[:, 0], ensemble.in_turn(plain, 1)[0][:, 0])
+        relative = np.asarray(plain.epistemic_std / plain.scale)[:, [0, 2]]
+        expected = np.linalg.norm(relative, axis=1) * (optimism.weight > 0)
+        np.testing.assert_allclose(bonus, expected, rtol=1e-5)
+
+
 # ---- updates -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("config", [CONFIG, TUNED], ids=["shared", "separate"])
+@pytest.mark.parametrize(
+    "config",
+    [CONFIG, TUNED, THROUGH_MODEL],
+    ids=["shared", "separate", "through the model"],
+)
 def test_neither_padding_nor_the_start_of_the_ring_matters(
     config: EnsembleAgentConfig,
 ) -> None:

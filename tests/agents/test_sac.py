@@ -158,6 +158,7 @@ def by_hand(
         target_critics=jax.tree.map(
             lambda old, new: (1 - tau) * old + tau * new, state.target_critics, critics
         ),
+        value_range=state.value_range,
         actor_optimiser=actor_moments,
         critic_optimiser=critic_moments,
         log_temperature=log_alpha,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.rccar import (
     DT,
     NOISE_STD,
@@ -17,7 +18,9 @@ from driftrl.envs.rccar import (
     SUBSTEPS,
     CarParameters,
     CarState,
+    RCCarPlant,
     decision_reward,
+    known_next_obs,
     nearness,
     observe,
     runge_kutta,
@@ -393,3 +396,14 @@ def test_specimens_are_drawn_from_the_ranges_and_keep_their_numbers() -> None:
     assert all(
         low <= NOMINAL[i] <= high for i, (low, high) in enumerate(RANGES.values())
     )
+
+
+def test_remembered_commands_are_known() -> None:
+    env = RCCarPlant(EnvironmentConfig(sim_steps=9, start="away", parameter="throttle"))
+    obs, _ = env.reset(seed=1)
+    for action in np.random.default_rng(0).uniform(-1, 1, (4, 2)):
+        after, *_ = env.step(action)
+        found = known_next_obs(*(jnp.asarray(v) for v in (obs, action, 0 * after)))
+        np.testing.assert_allclose(found[7:], after[7:], rtol=1e-6)
+        np.testing.assert_allclose(found[:7], 0.0)
+        obs = after

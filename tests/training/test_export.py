@@ -26,6 +26,7 @@ from driftrl.export import (
     to_onnx,
 )
 from driftrl.exported import Policy, load_policy
+from driftrl.memory.forgetting import Decision
 from driftrl.training.assembly import make_agent
 from driftrl.training.checkpoint import flatten, save_checkpoint
 from driftrl.training.run_directory import read_config
@@ -46,9 +47,10 @@ def deep_policy(kind: type, states: int, actions: int, *hidden: int) -> ActorPol
         lambda leaf: leaf + 0.1 * jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype),
         state.policy.actor,
     )
-    moved = dataclasses.replace(
-        state, policy=dataclasses.replace(state.policy, actor=actor)
-    )
+    policy = dataclasses.replace(state.policy, actor=actor)
+    moved = dataclasses.replace(state, policy=policy)
+    if kind is EnsembleAgentConfig:
+        moved = dataclasses.replace(moved, average_actor=actor)
     return dataclasses.replace(agent.policy(moved), trained=True)
 
 
@@ -109,7 +111,7 @@ def stored(config: RunConfig, directory: Path, *, updates: int) -> Path:
             state.policy, updates=jnp.asarray(updates, state.policy.updates.dtype)
         )
         state = dataclasses.replace(state, policy=policy)
-        save_checkpoint(directory / "checkpoint", episodes, state, 1)
+        save_checkpoint(directory / "checkpoint", episodes, state, Decision(1))
     return directory
 
 

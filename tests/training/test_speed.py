@@ -10,6 +10,7 @@ from driftrl.config.deep import (
     DeepOptimismConfig,
     EnsembleAgentConfig,
     EnsembleConfig,
+    ImaginationConfig,
     LearningConfig,
     SACConfig,
 )
@@ -23,7 +24,10 @@ from driftrl.training.study import find_study
 from driftrl.types import Episode
 
 CONFIG = EnsembleAgentConfig(
+    policy_gradient="critic",
     model=EnsembleConfig(members=2, hidden=(5,)),
+    imagination=ImaginationConfig(),
+    optimism=DeepOptimismConfig(),
     sac=SACConfig(hidden=(4, 4), batch_size=3),
     learning=LearningConfig(model_updates=1, policy_updates=2, learning_starts=3),
 )
@@ -47,6 +51,28 @@ def test_flops_of_an_update_by_hand() -> None:
     # 16 weights more, in 1 + 3 + 2 products of both critics and both updates.
     more = 2 * 6 * 2 * 3 * 2 * 16
     assert update_flops(residual, (3, 1)) == expected + more
+
+
+def test_flops_of_an_update_through_the_model_by_hand() -> None:
+    model = replace(CONFIG.model, batch_size=7, steps=3)
+    critics = replace(CONFIG.sac, critics=3)
+    config = replace(CONFIG, policy_gradient="model", model=model, sac=critics)
+    # Two rows of three: as many for each of two members.
+    model, actor, critics = (2 * 2 * n for n in (2 * 40, 36, 3 * 36))
+    model_steps = 3 * (3 * 40 - 20) * 2 * 7 * 2
+    critic_step = 3 * critics - 2 * 2 * 3 * 16
+    # K = 2: three actions, whose slopes go back to the state, two predictions, and the
+    # critics at the end, backwards to their inputs alone; then targets and regression.
+    policy = 3 * 3 * actor + 2 * 2 * model + 2 * critics + critics + critic_step
+    assert update_flops(config, (3, 1)) == model_steps + 2 * policy
+    # Without a bonus, one member predicts a row.
+    alone = replace(
+        config,
+        optimism=DeepOptimismConfig(weight=0.0),
+        imagination=ImaginationConfig(dynamics="member"),
+    )
+    less = 2 * 2 * 2 * model / 2
+    assert update_flops(alone, (3, 1)) == model_steps + 2 * policy - less
 
 
 @pytest.mark.parametrize("task", TASKS)

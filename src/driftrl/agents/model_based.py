@@ -22,9 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from driftrl.agents import sac
+from driftrl.agents import model_gradient, sac
 from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
+from driftrl.agents.model_gradient import World
 from driftrl.agents.optimism import (
     WeightState,
     bonus_named,
@@ -35,10 +36,18 @@ from driftrl.agents.optimism import (
     with_weight,
 )
 from driftrl.agents.replay import Batch, DeviceReplay
-from driftrl.agents.rollouts import Predict, TaskFunctions, imagine, never_terminates
+from driftrl.agents.rollouts import (
+    Predict,
+    TaskFunctions,
+    Termination,
+    imagine,
+    known_part,
+    never_terminates,
+    with_known,
+)
 from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.errors import EnvironmentFault, require
+from driftrl.errors import EnvironmentFault, InputError, require
 from driftrl.models import ensemble, termination
 from driftrl.models.ensemble import (
     EnsemblePrediction,
@@ -46,7 +55,7 @@ from driftrl.models.ensemble import (
     Samples,
     Statistics,
 )
-from driftrl.models.networks import MLP, mix, polyak_update
+from driftrl.models.networks import MLP, mix, polyak_update, refit_inputs
 from driftrl.models.termination import TerminationState
 from driftrl.types import Data, Episode
 
@@ -78,7 +87,8 @@ class ModelBasedState(eqx.Module):
     """None unless the termination is learned."""
     policy: SACState
     average_actor: MLP
-    """π̄, which follows the actor slowly: the reference for tuning λ."""
+    """π̄, which follows the actor slowly: the reference for tuning λ, and what acts
+    where the policy's gradient is the model's."""
     weight: WeightState
     metrics: Metrics
     softly_reset: Bool[Array, ""]
@@ -139,6 +149,24 @@ def _mean(
     return jax.tree.map(lambda total: total / count, sums)
 
 
+@jax.jit
+def _refit(state: ModelBasedState, statistics: Statistics) -> ModelBasedState:
+    before, after = state.model.statistics.of_obs, statistics.of_obs
+    refit = lambda network: refit_inputs(network, before, after)
+    policy = replace(
+        state.policy,
+        actor=refit(state.policy.actor),
+        critics=refit(state.policy.critics),
+        target_critics=refit(state.policy.target_critics),
+    )
+    return replace(
+        state,
+        model=ensemble.refit(state.model, statistics),
+        policy=policy,
+        average_actor=refit(state.average_actor),
+    )
+
+
 # ---- one update --------------------------------------------------------------------
 
 
@@ -150,11 +178,13 @@ def update(
 ) -> tuple[ModelBasedState, Metrics]:
     """Update the model, imagine rollouts, and update the policy on them."""
     config = settings.config
+    if config.policy_gradient == "model":
+        return _update_through_model(settings, state, replay, key)
     rows_key, model_key, rollout_key, policy_key, weight_key = jax.random.split(key, 5)
     rows = jax.random.randint(rows_key, (config.sac.batch_size,), 0, replay.size)
     collected = replay.take(rows)
     state, model_loss = _update_model(state, replay, collected, config, model_key)
-    predict = partial(ensemble.predict, state.model)
+    predict = _predict(state.model, settings)
     bonus_of = _bonus_under(predict, config)
     layers, bonus, start = _layers(state, predict, collected, settings, rollout_key)
     state, metrics = _update_policy(state, bonus_of, layers, bonus, config, policy_key)
@@ -166,6 +196,137 @@ def update(
         weight = tune(state.weight, jnp.mean(bonus[1]), reference, rate)
         state = replace(state, weight=weight)
     return state, Metrics(metrics, model_loss, jnp.mean(bonus))
+
+
+def _update_through_model(
+    settings: Settings,
+    state: ModelBasedState,
+    replay: DeviceReplay,
+    key: Key[Array, ""],
+) -> tuple[ModelBasedState, Metrics]:
+    """Update the model, then the policy by its gradient through the model."""
+    config, updates = settings.config, settings.config.learning.policy_updates
+    rows_key, model_key, policy_key, weight_key = jax.random.split(key, 4)
+    taught, each = model_batch(config), start_rows(config)
+    counts = np.array([config.model.steps * taught, updates * each])
+    rows = jax.random.randint(rows_key, (int(counts.sum()),), 0, replay.size)
+    for_model, for_policy = jnp.split(rows, [int(counts[0])])
+    for_model = for_model.reshape(-1, taught)
+
+    def fit(
+        state: ModelBasedState, given: tuple[Int[Array, " B"], Key[Array, ""]]
+    ) -> tuple[ModelBasedState, Array]:
+        rows, key = given
+        return _update_model(state, replay, replay.take(rows), config, key)
+
+    keys = jax.random.split(model_key, config.model.steps)
+    state, model_loss = jax.lax.scan(fit, state, (for_model, keys))
+    world = World(
+        step=_world_step(state.model, settings),
+        terminated=_ends(state, settings),
+        reward=settings.functions.reward,
+        weight=current_weight(state, config),
+        normalise=state.model.statistics.normalised_obs,
+    )
+
+    def step(
+        carry: tuple[SACState, MLP], given: tuple[Int[Array, " B"], Key[Array, ""]]
+    ) -> tuple[tuple[SACState, MLP], tuple[sac.Metrics, Array]]:
+        policy, average = carry
+        rows, key = given
+        start = replay.take(rows).obs
+        policy, metrics, bonus = model_gradient.update(
+            policy, world, start, config, key
+        )
+        average = polyak_update(policy.actor, average, config.sac.tau)
+        return (policy, average), (metrics, bonus)
+
+    keys = jax.random.split(policy_key, updates)
+    given = (for_policy.reshape(updates, each), keys)
+    carry = (state.policy, state.average_actor)
+    (policy, average), seen = jax.lax.scan(step, carry, given)
+    metrics, bonus = jax.tree.map(jnp.mean, seen)
+    state = replace(state, policy=policy, average_actor=average)
+    if config.optimism.rule == "tuned":
+        current, reference = (
+            mean_bonus(
+                _bonus_under(_predict(state.model, settings), config),
+                lambda obs, key, actor=actor: sac.sample_action(
+                    actor, world.normalise(obs), key
+                ),
+                replay.take(for_model[-1]).obs,
+                weight_key,
+            )
+            for actor in (policy.actor, average)
+        )
+        rate = config.optimism.learning_rate
+        state = replace(state, weight=tune(state.weight, current, reference, rate))
+    return state, Metrics(metrics, jnp.mean(model_loss), bonus)
+
+
+def _predict(model: EnsembleState, settings: Settings) -> Predict:
+    """Return the model's prediction of one transition, exact where it is known."""
+    known = settings.functions.next_obs
+    predict = partial(ensemble.predict, model)
+    if known is None:
+        return predict
+    return lambda obs, action: with_known(known, obs, action, predict(obs, action))
+
+
+def _world_step(
+    model: EnsembleState, settings: Settings
+) -> Callable[[Array, Array, int], tuple[Array, Array, Array]]:
+    """Return one imagined step of a batch: next observations, rewards and bonuses.
+
+    States follow the mean of the ensemble, or a member that changes at every step.
+    """
+    config, known = settings.config, settings.functions.next_obs
+    imagination = config.imagination
+    bonus_of = jax.vmap(bonus_named(imagination.bonus), in_axes=(ensemble.ROWS,))
+
+    def step(obs: Array, actions: Array, turn: int) -> tuple[Array, Array, Array]:
+        if asks_one_member(config):
+            after, rewards = ensemble.predict_in_turn(model, obs, actions, turn)
+            if known is not None:
+                after = jax.vmap(known)(obs, actions, after)
+            return after, rewards, jnp.zeros(len(obs), obs.dtype)
+        belief = ensemble.predict_batch(model, obs, actions)
+        if known is not None:
+            axes = (0, 0, ensemble.ROWS)
+            put = jax.vmap(partial(with_known, known), axes, ensemble.ROWS)
+            belief = put(obs, actions, belief)
+        made = (belief.mean, belief.reward)
+        if imagination.dynamics == "member":
+            made = ensemble.in_turn(belief, turn)
+        return *made, bonus_of(belief)
+
+    return step
+
+
+def asks_one_member(config: EnsembleAgentConfig) -> bool:
+    """Return whether an imagined step needs the prediction of one member alone."""
+    greedy = config.optimism.rule == "constant" and config.optimism.weight == 0
+    return greedy and config.imagination.dynamics == "member"
+
+
+def start_rows(config: EnsembleAgentConfig) -> int:
+    """Return from how many states the policy is rolled out in one update.
+
+    Members share them equally.
+    """
+    count, batch = config.model.members, config.sac.batch_size
+    return max(1, batch // count) * count
+
+
+def model_batch(config: EnsembleAgentConfig) -> int:
+    """Return the transitions that a member sees in one update."""
+    return config.model.batch_size or config.sac.batch_size
+
+
+def _ends(state: ModelBasedState, settings: Settings) -> Termination:
+    if state.termination is not None:
+        return state.termination.probability
+    return settings.functions.termination or never_terminates
 
 
 def _bonus_under(predict: Predict, config: EnsembleAgentConfig) -> BonusOf:
@@ -182,7 +343,7 @@ def _update_model(
 ) -> tuple[ModelBasedState, Float[Array, ""]]:
     batch = collected
     if config.model.separate_batches:
-        shape = (config.model.members, config.sac.batch_size)
+        shape = (config.model.members, model_batch(config))
         batch = replay.take(jax.random.randint(key, shape, 0, replay.size))
     model, loss = ensemble.update(state.model, _samples(batch), config.model)
     ends = state.termination
@@ -205,11 +366,10 @@ def _layers(
     # A terminal state has no future: start from the state before it.
     over = collected.terminated[:, None] > 0
     start = jnp.where(over, collected.obs, collected.next_obs)
-    ends = settings.functions.termination or never_terminates
     rollouts = imagine(
         predict,
         partial(sac.sample_action, state.policy.actor),
-        ends if state.termination is None else state.termination.probability,
+        _ends(state, settings),
         start,
         config.imagination,
         key=key,
@@ -308,7 +468,13 @@ class ModelBasedAgent(SACAgent):
         super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
         functions = _required_functions(config, functions or TaskFunctions())
+        _check_functions(functions, sizes, config.policy_gradient)
         self._settings = Settings(config, functions)
+        known = np.zeros(sizes[0], bool)
+        if functions.next_obs is not None:
+            first = (jnp.zeros(size) for size in sizes)
+            known = np.asarray(known_part(functions.next_obs, *first))
+        self._unknown = np.flatnonzero(~known)
         check_bonus(config.imagination.bonus, _example(sizes, config))
 
     def initial_state(self, *, key: Key[Array, ""]) -> ModelBasedState:
@@ -336,11 +502,17 @@ class ModelBasedAgent(SACAgent):
         metrics = state.metrics
         policy = actor_policy(state, metrics.policy)
         losses = {"model_loss": metrics.model_loss, "bonus": metrics.bonus}
+        actor = policy.actor
+        if self._config.policy_gradient == "model":  # from here on, plain observations
+            known = state.model.statistics.of_obs
+            unit = (jnp.zeros_like(known[0]), jnp.ones_like(known[1]))
+            actor = refit_inputs(state.average_actor, known, unit)
         return replace(
             policy,
+            actor=actor,
             columns={**policy.columns, **losses},
             optimism=current_weight(state, self._config),
-            evaluate=partial(model_metrics, state.model, self._steps),
+            evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
         )
 
     def soft_reset(
@@ -366,9 +538,15 @@ class ModelBasedAgent(SACAgent):
         )
 
     def refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
-        """Normalise the model by exactly the transitions of the replay."""
+        """Normalise by exactly the transitions of the replay.
+
+        With the gradient through the model this changes the layers so that no network
+        changes as a function, and the policy learns from normalised observations.
+        """
         statistics = statistics_of(replay)
-        return replace(state, model=replace(state.model, statistics=statistics))
+        if self._config.policy_gradient == "critic":
+            return replace(state, model=replace(state.model, statistics=statistics))
+        return _refit(state, statistics.with_plain_actions())
 
     def learn(
         self,
@@ -425,7 +603,38 @@ def _required_functions(
     return TaskFunctions(
         termination=functions.termination if settings.termination == "known" else None,
         reward=functions.reward if settings.reward == "known" else None,
+        next_obs=functions.next_obs,
     )
+
+
+def _check_functions(
+    functions: TaskFunctions, sizes: tuple[int, int], gradient: str
+) -> None:
+    """Refuse task functions that JAX can't trace, or not differentiate if it has to."""
+    states, actions = (jnp.full(size, 0.1) for size in sizes)
+    step = (states, actions, states)
+    for name, function in functions._asdict().items():
+        if function is None:
+            continue
+        differentiate = name == "reward" and gradient == "model"
+        try:
+            if differentiate:
+                slopes = jax.jit(jax.grad(function, argnums=(0, 1, 2)))(*step)
+                finite = all(bool(jnp.isfinite(slope).all()) for slope in slopes)
+                require(finite, "its slope is not finite")
+            else:
+                jax.eval_shape(function, *step)
+        except Exception as error:
+            verb = "differentiate" if differentiate else "trace"
+            instead = (
+                f"agent.imagination.{name} = 'learned'"
+                + " or agent.policy_gradient = 'critic'" * differentiate
+            )
+            raise InputError(
+                f"JAX can't {verb} the task's {name} function "
+                f"({type(error).__name__}: {str(error).splitlines()[0]}). Write it "
+                f"with jax.numpy on floating-point numbers, or choose {instead}."
+            ) from error
 
 
 def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePrediction:
@@ -439,9 +648,16 @@ def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePre
 
 
 def model_metrics(
-    model: EnsembleState, steps: int, episode: Episode, scale: float = 1.0
+    model: EnsembleState,
+    steps: int,
+    learned: Int[np.ndarray, " L"],
+    episode: Episode,
+    scale: float = 1.0,
 ) -> ModelMetrics:
-    """Evaluate the ensemble on an episode, padded to ``steps`` transitions."""
+    """Evaluate the ensemble on an episode, padded to ``steps`` transitions.
+
+    Only those entries of the observation count that have to be ``learned``.
+    """
     count, states = episode.obs.shape
     rows = max(steps, count)
     obs = np.zeros((rows, states), np.float32)
@@ -449,9 +665,12 @@ def model_metrics(
     obs[:count], actions[:count] = episode.obs, episode.actions
     made = _predict_all(model, jnp.asarray(obs), jnp.asarray(actions))
     parts = (made.mean, made.epistemic_std, made.aleatoric_std)
+    seen = replace(
+        episode, obs=episode.obs[:, learned], next_obs=episode.next_obs[:, learned]
+    )
     return prediction_metrics(
-        episode,
-        *(np.asarray(part, np.float64)[:count, :states] for part in parts),
+        seen,
+        *(np.asarray(part, np.float64)[:count, learned] for part in parts),
         scale=scale,
     )
 

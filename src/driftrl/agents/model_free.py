@@ -232,11 +232,16 @@ class SACAgent(Agent):
         context: LearnContext,
         key: Key[Array, ""],
     ) -> State:
-        """Train for as many updates, or as long, as the context says."""
+        """Train for as many updates, or as long, as the context says.
+
+        The first time, that is for everything that was collected until then.
+        """
         if context.seconds is None:
             updates = context.updates
             if updates is None:
-                updates = self._learning.model_updates * context.collected
+                fresh = int(state.policy.updates) == 0
+                collected = self._replay.size if fresh else context.collected
+                updates = self._learning.model_updates * collected
             return self._train(state, replay, updates, key)
         end, stretch = time.monotonic() + context.seconds, 0
         while time.monotonic() < end:

@@ -22,16 +22,39 @@ A known condition returns truth values, a learned one probabilities.
 Reward = Callable[[Array, Array, Array], Array]
 """(obs, action, next_obs) ↦ reward."""
 
+NextObs = Callable[[Array, Array, Array], Array]
+"""(obs, action, prediction of next_obs) ↦ the same with the exact values of a part."""
+
 
 class TaskFunctions(NamedTuple):
     """What is known about a task, and need not be learned; JAX must trace it."""
 
     termination: Termination | None = None
     reward: Reward | None = None
+    next_obs: NextObs | None = None
+    """Of observations that hold something known, such as the last actions."""
 
 
 # A rollout stops where the task has ended with at least this probability.
 ENDED = 0.5
+
+
+def with_known(
+    known: NextObs, obs: Array, action: Array, prediction: EnsemblePrediction
+) -> EnsemblePrediction:
+    """Return a prediction of which a part is known, without uncertainty there."""
+    put = lambda values: known(obs, action, values)
+    sure = jnp.append(known_part(known, obs, action), False)
+    return prediction._replace(
+        mean=put(prediction.mean),
+        member_means=jax.vmap(put)(prediction.member_means),
+        epistemic_std=jnp.where(sure, 0.0, prediction.epistemic_std),
+    )
+
+
+def known_part(known: NextObs, obs: Array, action: Array) -> Bool[Array, " S"]:
+    """Return which entries of the next observation are known: not those passed on."""
+    return ~jnp.isnan(known(obs, action, jnp.full_like(obs, jnp.nan)))
 
 
 def never_terminates(obs: Array, action: Array, next_obs: Array) -> Array:

@@ -1,11 +1,10 @@
 """Soft actor-critic: a tanh-normal policy, twin critics and a tuned temperature.
 
-Of transitions (s, a, r, s', d), with d = 1 where the task *terminated* in s', the twin
-critics Q₁, Q₂ with their slow copies Q̄₁, Q̄₂ and the temperature α (Haarnoja et al.,
-2018)::
+Of transitions (s, a, r, s', d), with d = 1 where the task *terminated* in s', the
+critics Q_i with their slow copies Q̄_i and the temperature α (Haarnoja et al., 2018)::
 
     V(s, a)     = min_i Q_i(s, a) − α·log π(a|s) [+ λ·b(s, a)]
-    critics     mean (Q₁(s, a) − y)² + (Q₂(s, a) − y)²,   y = r + γ·(1 − d)·V̄(s', a')
+    critics     Σ_i mean (Q_i(s, a) − y)²,   y = r + γ·(1 − d)·V̄(s', a')
     actor       −mean V(s, ã)
     temperature log α·(H − H̄),   H = −mean log π(ã|s)
 
@@ -46,6 +45,12 @@ from driftrl.models.networks import (
 LOG_STD_MIN = -10.0
 LOG_STD_MAX = 2.0
 
+# Of the last layer of bounded critics, which begin in the middle of their range.
+_SMALL_GAIN = 0.01
+# How far the range of bounded critics moves at an update.
+_RANGE_RATE = 1e-3
+
+ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
 Critics = MLP | ResidualMLP
 BatchBonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
 """λ·b(s, a) of a whole batch at once, so that a model is evaluated in one pass."""
@@ -94,9 +99,11 @@ class SACState(eqx.Module):
 
     actor: MLP
     critics: Critics
-    """Q₁ and Q₂ as one network, every parameter with a leading axis of 2."""
+    """All Q_i as one network, every parameter with a leading axis."""
     target_critics: Critics
-    """Q̄₁ and Q̄₂, which follow the critics slowly."""
+    """All Q̄_i, which follow the critics slowly."""
+    value_range: Float[Array, "2"]
+    """Where values are expected to lie, for bounded critics."""
     actor_optimiser: PyTree
     critic_optimiser: PyTree
     log_temperature: Float[Array, ""]
@@ -111,7 +118,7 @@ class Metrics(NamedTuple):
     critic_loss: Float[Array, ""]
     actor_loss: Float[Array, ""]
     q: Float[Array, ""]
-    """Mean of both critics on the batch."""
+    """Mean of the critics on the batch."""
     entropy: Float[Array, ""]
     """Mean of −log π at the policy's actions."""
 
@@ -125,9 +132,11 @@ def init(
     state_size: int, action_size: int, config: SACConfig, *, key: Key[Array, ""]
 ) -> SACState:
     """Return fresh networks; the targets start as copies of the critics."""
-    actor_key, *critic_keys = jax.random.split(key, 3)
+    actor_key, *critic_keys = jax.random.split(key, 1 + config.critics)
     sizes = (state_size, *config.hidden, 2 * action_size)
-    actor = MLP(sizes, jax.nn.relu, last_gain=1.0, key=actor_key)
+    # A gradient through the model would vanish in saturated actions.
+    gain = _SMALL_GAIN if config.critic == "bounded" else 1.0
+    actor = MLP(sizes, ACTIVATIONS[config.activation], last_gain=gain, key=actor_key)
     inputs = state_size + action_size
     critics = stacked([_critic(inputs, config, k) for k in critic_keys])
     return _init_state(actor, critics, config)
@@ -141,6 +150,7 @@ def _init_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
         actor=actor,
         critics=critics,
         target_critics=critics,
+        value_range=jnp.asarray([-1.0, 1.0], jnp.float32),
         actor_optimiser=optimiser.init(actor),  # pyright: ignore[reportArgumentType]
         critic_optimiser=optimiser.init(critics),  # pyright: ignore[reportArgumentType]
         log_temperature=log_temperature,
@@ -152,8 +162,10 @@ def _init_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
 def _critic(inputs: int, config: SACConfig, key: Key[Array, ""]) -> Critics:
     if config.critic == "residual":
         return ResidualMLP(inputs, config.hidden[0], 1, key=key)
-    sizes = (inputs, *config.hidden, 1)
-    return MLP(sizes, jax.nn.relu, last_gain=HIDDEN_GAIN, key=key)
+    sizes, activation = (inputs, *config.hidden, 1), ACTIVATIONS[config.activation]
+    if config.critic == "bounded":
+        return MLP(sizes, activation, last_gain=_SMALL_GAIN, key=key, layer_norm=True)
+    return MLP(sizes, activation, last_gain=HIDDEN_GAIN, key=key)
 
 
 def _optimiser(config: SACConfig) -> optax.GradientTransformation:
@@ -168,13 +180,14 @@ def policy(actor: MLP, obs: Float[Array, " S"]) -> TanhNormal:
 
 def q_values(
     critics: Critics, obs: Float[Array, "B S"], actions: Float[Array, "B A"]
-) -> Float[Array, "2 B"]:
-    """Return Q₁ and Q₂ of a batch, in one pass of batched matrix products."""
+) -> Float[Array, "Q B"]:
+    """Return what the critics' networks say of a batch, in one pass."""
     inputs = jnp.concatenate([obs, actions], axis=1)
-    # Every critic gets a copy: otherwise XLA joins the two first layers into one
-    # product and then transposes its whole result.
-    pair = jnp.broadcast_to(inputs, (2, *inputs.shape))
-    return jax.vmap(lambda critic, x: jax.vmap(critic)(x))(critics, pair)[:, :, 0]
+    # Every critic gets a copy: otherwise XLA joins the first layers into one product
+    # and then transposes its whole result.
+    count = jax.tree.leaves(critics)[0].shape[0]
+    copies = jnp.broadcast_to(inputs, (count, *inputs.shape))
+    return jax.vmap(lambda critic, x: jax.vmap(critic)(x))(critics, copies)[:, :, 0]
 
 
 def sample_action(
@@ -212,64 +225,139 @@ def update(
     shape, dtype = (2, *batch.actions.shape), batch.actions.dtype
     next_noise, noise = jax.random.normal(key, shape, dtype)
     temperature = jnp.exp(state.log_temperature)
-    optimiser = _optimiser(config)
 
     def soft_value(
-        actor: MLP, critics: Critics, obs: Float[Array, "B S"], noise: Array
+        state: SACState,
+        actor: MLP,
+        critics: Critics,
+        obs: Float[Array, "B S"],
+        noise: Array,
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """Return V(s, a) and log π(a|s) at fresh actions."""
-        actions, log_prob = _draw(actor, obs, noise)
-        q = q_values(critics, obs, actions)
+        actions, log_prob = draw(actor, obs, noise)
+        q = values(state, critics, obs, actions, config)
         value = jnp.min(q, axis=0) - temperature * log_prob
         return value if bonus is None else value + bonus(obs, actions), log_prob
 
-    next_value, _ = soft_value(
-        state.actor, state.target_critics, batch.next_obs, next_noise
+    next_value, log_prob = soft_value(
+        state, state.actor, state.target_critics, batch.next_obs, next_noise
     )
     target = batch.rewards + config.discount * (1.0 - batch.terminated) * next_value
-
-    def critic_loss_fn(critics: Critics) -> tuple[Array, Array]:
-        q = q_values(critics, batch.obs, batch.actions)
-        return jnp.sum(jnp.mean((q - target[None]) ** 2, axis=1)), jnp.mean(q)
-
-    (critic_loss, q), gradient = jax.value_and_grad(critic_loss_fn, has_aux=True)(
-        state.critics
-    )
-    critics, critic_optimiser = apply_gradients(
-        optimiser, gradient, state.critic_optimiser, state.critics
-    )
+    state = with_range(state, batch.rewards - temperature * log_prob, config)
+    state, critic_loss, q = regress(state, batch.obs, batch.actions, target, config)
 
     def actor_loss_fn(actor: MLP) -> tuple[Array, Array]:
-        value, log_prob = soft_value(actor, critics, batch.obs, noise)
+        value, log_prob = soft_value(state, actor, state.critics, batch.obs, noise)
         return -jnp.mean(value), -jnp.mean(log_prob)
 
     (actor_loss, entropy), gradient = jax.value_and_grad(actor_loss_fn, has_aux=True)(
         state.actor
     )
+    state = improve(state, gradient, entropy, batch.actions.shape[1], config)
+    return state, Metrics(critic_loss, actor_loss, q, entropy)
+
+
+def values(
+    state: SACState,
+    critics: Critics,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    config: SACConfig,
+) -> Float[Array, "Q B"]:
+    """Return every critic's value of a batch: q, or c + w·q for bounded critics.
+
+    c and w are the centre and the half-width of the range of values.
+    """
+    q = q_values(critics, obs, actions)
+    if config.critic != "bounded":
+        return q
+    return jnp.mean(state.value_range) + half_width(state) * q
+
+
+def half_width(state: SACState) -> Float[Array, ""]:
+    """Return half the width of the range of values."""
+    return 0.5 * (state.value_range[1] - state.value_range[0])
+
+
+def with_range(
+    state: SACState, rewards: Float[Array, "*N"], config: SACConfig
+) -> SACState:
+    """Move the range of values towards that of these rewards, if critics are bounded.
+
+    A reward for ever is worth r/(1 − γ); the range follows the 1 % and 99 % quantiles.
+    """
+    if config.critic != "bounded":
+        return state
+    quantiles = jnp.quantile(rewards, jnp.asarray([0.01, 0.99]))
+    seen = quantiles / max(1.0 - config.discount, 1e-3)
+    rate = jnp.where(state.updates == 0, 1.0, _RANGE_RATE)
+    moved = state.value_range + rate * (seen - state.value_range)
+    return replace(state, value_range=moved)
+
+
+def regress(
+    state: SACState,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    target: Float[Array, " B"],
+    config: SACConfig,
+) -> tuple[SACState, Float[Array, ""], Float[Array, ""]]:
+    """Take one step of the critics towards a target; return loss and mean value too.
+
+    The errors of bounded critics are in units of the half-width.
+    """
+    unit = 1.0
+    if config.critic == "bounded":
+        unit = half_width(state)
+        target = jnp.clip(target, state.value_range[0], state.value_range[1])
+
+    def loss_fn(critics: Critics) -> tuple[Array, Array]:
+        q = values(state, critics, obs, actions, config)
+        error = (q - target[None]) / unit
+        return jnp.sum(jnp.mean(error**2, axis=1)), jnp.mean(q)
+
+    (loss, q), gradient = jax.value_and_grad(loss_fn, has_aux=True)(state.critics)
+    critics, optimiser = apply_gradients(
+        _optimiser(config), gradient, state.critic_optimiser, state.critics
+    )
+    targets = polyak_update(critics, state.target_critics, config.tau)
+    state = replace(
+        state, critics=critics, target_critics=targets, critic_optimiser=optimiser
+    )
+    return state, loss, q
+
+
+def improve(
+    state: SACState,
+    gradient: MLP,
+    entropy: Float[Array, ""],
+    action_size: int,
+    config: SACConfig,
+) -> SACState:
+    """Take one step of the actor along a gradient, and of the temperature."""
+    optimiser = _optimiser(config)
     actor, actor_optimiser = apply_gradients(
         optimiser, gradient, state.actor_optimiser, state.actor
     )
     # The slope of the temperature's loss by log α is the excess of entropy.
-    excess = entropy - target_entropy(batch.actions.shape[1], config)
+    excess = entropy - target_entropy(action_size, config)
     log_temperature, temperature_optimiser = apply_gradients(
         optimiser, excess, state.temperature_optimiser, state.log_temperature
     )
-    updated = SACState(
+    return replace(
+        state,
         actor=actor,
-        critics=critics,
-        target_critics=polyak_update(critics, state.target_critics, config.tau),
         actor_optimiser=actor_optimiser,
-        critic_optimiser=critic_optimiser,
         log_temperature=log_temperature,
         temperature_optimiser=temperature_optimiser,
         updates=state.updates + 1,
     )
-    return updated, Metrics(critic_loss, actor_loss, q, entropy)
 
 
-def _draw(
+def draw(
     actor: MLP, obs: Float[Array, "B S"], noise: Float[Array, "B A"]
 ) -> tuple[Float[Array, "B A"], Float[Array, " B"]]:
+    """Return actions and their log π of a batch, for standard normal ``noise``."""
     return jax.vmap(lambda row, drawn: policy(actor, row).sample(drawn))(obs, noise)
 
 

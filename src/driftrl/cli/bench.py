@@ -6,15 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from driftrl.cli.options import print_json, print_table
-from driftrl.config.deep import EnsembleAgentConfig, LearningConfig, SACConfig
+from driftrl.config.deep import (
+    DeepOptimismConfig,
+    EnsembleAgentConfig,
+    EnsembleConfig,
+    ImaginationConfig,
+    LearningConfig,
+    SACConfig,
+)
 
-_PLAIN = EnsembleAgentConfig(learning=LearningConfig(model_updates=1, policy_updates=5))
+_PAPER = EnsembleAgentConfig(
+    policy_gradient="critic",
+    model=EnsembleConfig(),
+    imagination=ImaginationConfig(),
+    optimism=DeepOptimismConfig(),
+    sac=SACConfig(critic="residual"),
+    learning=LearningConfig(model_updates=1, policy_updates=5),
+)
 _SMALL = SACConfig(hidden=(64, 64), batch_size=128, critic="residual")
 SETTINGS = {
-    "256 × 256, plain critics": _PLAIN,
-    "256 × 256, residual critics": replace(_PLAIN, sac=SACConfig(critic="residual")),
-    "64 × 64, residual critics, batch 128": replace(
-        _PLAIN, model=replace(_PLAIN.model, hidden=(64, 64)), sac=_SMALL
+    "128 × 128, gradient through the model": EnsembleAgentConfig(),
+    "256 × 256, of the critic, A = 5": _PAPER,
+    "64 × 64, of the critic, A = 5, batch 128": replace(
+        _PAPER, model=EnsembleConfig(hidden=(64, 64)), sac=_SMALL
     ),
 }
 
@@ -22,7 +36,7 @@ SETTINGS = {
 def main(*, json: bool = False) -> None:
     """Time updates of the deep agent, beside the rate of matrix products.
 
-    An update is one of the model, rollouts of K = 2 and 5 of the policy.
+    An update is one of the model, imagined rollouts, and one or A of the policy.
 
     Args:
         json: Print one JSON document instead of a table.

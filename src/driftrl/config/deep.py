@@ -25,14 +25,21 @@ class EnsembleConfig:
     """Number of networks; their disagreement is the epistemic uncertainty."""
     hidden: tuple[int, ...] = (256, 256)
     """Units of each hidden layer."""
-    loss: Literal["mse", "likelihood"] = "mse"
-    """Squared error with a constant noise, or a learned noise by likelihood."""
+    loss: Literal["mse", "homoscedastic", "likelihood"] = "mse"
+    """Squared error; the same with a noise of every output; likelihood, for inputs too.
+    """
     separate_batches: bool = False
     """Whether every member draws its own batch, or all share one."""
     learning_rate: float = 3e-4
     """Step size of Adam."""
     gradient_clip: float = 0.5
     """Largest global norm of a gradient."""
+    batch_size: int | None = None
+    """Transitions in one update of a member; by default as many as the policy's."""
+    weight_decay: float = 0.0
+    """Decay of the weights, in units of the step size."""
+    steps: int = 1
+    """Gradient steps in one update, where the policy's gradient is the model's."""
 
     def __post_init__(self) -> None:
         require(
@@ -41,7 +48,9 @@ class EnsembleConfig:
             "uncertainty is the disagreement between members.",
         )
         _widths("agent.model.hidden", self.hidden)
-        all_at_least(self, "agent.model", learning_rate=0)
+        all_at_least(self, "agent.model", learning_rate=0, weight_decay=0, steps=1)
+        if self.batch_size is not None:
+            all_at_least(self, "agent.model", batch_size=1)
         positive("agent.model.gradient_clip", self.gradient_clip)
 
 
@@ -51,8 +60,12 @@ class SACConfig:
 
     hidden: tuple[int, ...] = (256, 256)
     """Units of each hidden layer of the actor and of plain critics."""
-    critic: Literal["plain", "residual"] = "plain"
-    """Plain critics, or a residual block with layer normalisation."""
+    activation: Literal["relu", "silu"] = "relu"
+    """Of the actor, and of critics without a residual block."""
+    critic: Literal["plain", "residual", "bounded"] = "plain"
+    """Plain, a residual block, or layer normalisation and values in a tracked range."""
+    critics: int = 2
+    """Number of critics; targets use the smaller value of two."""
     batch_size: int = 256
     """Transitions in one update."""
     learning_rate: float = 3e-4
@@ -70,7 +83,7 @@ class SACConfig:
 
     def __post_init__(self) -> None:
         _widths("agent.sac.hidden", self.hidden)
-        all_at_least(self, "agent.sac", batch_size=1, learning_rate=0)
+        all_at_least(self, "agent.sac", batch_size=1, critics=2, learning_rate=0)
         share("agent.sac.discount", self.discount)
         share("agent.sac.tau", self.tau)
         positive("agent.sac.gradient_clip", self.gradient_clip)
@@ -166,16 +179,43 @@ def _batch_fits(sac: SACConfig, learning: LearningConfig) -> None:
 
 @dataclass(frozen=True)
 class EnsembleAgentConfig:
-    """Trains a policy by SAC in an ensemble's imagination, optimistically."""
+    """Trains a policy in an ensemble's imagination, optimistically.
+
+    The defaults here are those that learned best (docs/learner.md); the parts' own are
+    the paper's.
+    """
 
     kind: ClassVar[str] = "ensemble"
 
-    model: EnsembleConfig = field(default_factory=EnsembleConfig)
-    imagination: ImaginationConfig = field(default_factory=ImaginationConfig)
-    optimism: DeepOptimismConfig = field(default_factory=DeepOptimismConfig)
-    sac: SACConfig = field(default_factory=SACConfig)
-    learning: LearningConfig = field(default_factory=LearningConfig)
-    soft_reset: SoftResetConfig = field(default_factory=SoftResetConfig)
+    policy_gradient: Literal["model", "critic"] = "model"
+    """Through K imagined steps of the model, or of the critic alone as in MBPO."""
+    model: EnsembleConfig = EnsembleConfig(
+        hidden=(128, 128),
+        loss="homoscedastic",
+        separate_batches=True,
+        learning_rate=1e-3,
+        gradient_clip=10.0,
+        batch_size=256,
+        weight_decay=1e-4,
+        steps=2,
+    )
+    imagination: ImaginationConfig = ImaginationConfig(horizon=3, dynamics="member")
+    optimism: DeepOptimismConfig = DeepOptimismConfig(rule="constant", weight=0.1)
+    sac: SACConfig = SACConfig(
+        hidden=(128, 128),
+        activation="silu",
+        critic="bounded",
+        critics=3,
+        batch_size=128,
+        learning_rate=1e-3,
+        gradient_clip=10.0,
+        tau=0.02,
+        initial_temperature=0.1,
+    )
+    learning: LearningConfig = LearningConfig(
+        model_updates=1, policy_updates=1, learning_starts=256
+    )
+    soft_reset: SoftResetConfig = SoftResetConfig(model=0.0, policy=0.0)
 
     def __post_init__(self) -> None:
         _batch_fits(self.sac, self.learning)

@@ -265,6 +265,7 @@ def sized_task(
             high=bounds[1],
         ),
         agent=EnsembleAgentConfig(
+            policy_gradient="critic",
             model=EnsembleConfig(hidden=(width, width), learning_rate=1e-3),
             # Right for an environment that may fail as well as for one that never does.
             imagination=ImaginationConfig(termination="learned"),

@@ -24,6 +24,7 @@ from driftrl.plugins import load_object
 
 Reward = Callable[[Array, Array, Array], Array]
 Condition = Callable[[Array, Array, Array], Array]
+NextObs = Callable[[Array, Array, Array], Array]
 """(obs, action, next_obs) ↦ whether the task ends in next_obs."""
 
 
@@ -200,6 +201,13 @@ def known_reward(task: Task, environment: EnvironmentConfig) -> Reward | None:
         return None
     decision_reward = load_object(f"driftrl.envs.{task.plant}:decision_reward")
     return decision_reward(environment.action_repeat, task.nominal)
+
+
+def known_next_obs(task: Task) -> NextObs | None:
+    """Return what puts the known part into a predicted observation, if there is one."""
+    if task.plant != "rccar":
+        return None
+    return load_object("driftrl.envs.rccar:known_next_obs")
 
 
 def known_end(task: Task, environment: EnvironmentConfig) -> Condition | None:

@@ -258,6 +258,11 @@ def reward(obs: Obs, action: Action, next_obs: Obs) -> Scalar:
     return nearness(next_obs) - ACTION_COST * (action**2).sum()
 
 
+def known_next_obs(obs: Obs, action: Action, next_obs: Obs) -> Obs:
+    """Return the next observation with the commands that it will remember."""
+    return jnp.concatenate([next_obs[:7], obs[9:], action])
+
+
 @functools.cache
 def decision_reward(repeat: int, theta: float) -> Callable[[Obs, Action, Obs], Scalar]:
     """Return r(obs, action, next_obs), the reward of a decision held ``repeat`` steps.

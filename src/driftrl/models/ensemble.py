@@ -6,13 +6,15 @@ by the batches they learn from.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
@@ -22,6 +24,8 @@ from driftrl.models.networks import (
     MLP,
     adam,
     apply_gradients,
+    refit_inputs,
+    refit_outputs,
     safe_sqrt,
     stacked,
 )
@@ -33,6 +37,8 @@ SMALLEST_INPUT_STD = 1e-3
 SMALLEST_OUTPUT_STD = 1e-6
 # Noise that the squared-error loss assumes, in units of the spread of an output.
 ASSUMED_NOISE = 1e-3
+_SMALL_GAIN = 0.1  # of the last layer, likewise
+_FIRST_LOG_STD = -1.0  # before learning, where the noise is learned for every output
 # Bounds of a learned log σ_al, in the same units: from that noise to ten spreads.
 LOG_STD_RANGE = (math.log(ASSUMED_NOISE), math.log(10.0))
 
@@ -54,6 +60,40 @@ class Statistics(eqx.Module):
     input_std: Float[Array, " D"]
     output_mean: Float[Array, " O"]
     output_std: Float[Array, " O"]
+
+    @property
+    def of_obs(self) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+        """Mean and spread of the observations."""
+        states = len(self.output_mean) - 1
+        return self.input_mean[:states], self.input_std[:states]
+
+    def with_plain_actions(self) -> "Statistics":
+        """Return the statistics that leave actions, which lie in [−1, 1], as they are.
+
+        An action that a policy hardly varies would else be magnified, and with it the
+        slope of the model by that action.
+        """
+        states = len(self.output_mean) - 1
+        return replace(
+            self,
+            input_mean=self.input_mean.at[states:].set(0.0),
+            input_std=self.input_std.at[states:].set(1.0),
+        )
+
+    def normalised_obs(self, obs: Float[Array, " S"]) -> Float[Array, " S"]:
+        """Return an observation as actor and critics take it."""
+        mean, std = self.of_obs
+        return (obs - mean) / std
+
+
+class ConstantNoise(MLP):
+    """A network with one learned log σ of every output, the same for all inputs."""
+
+    log_std: Float[Array, " O"]
+
+    def __init__(self, sizes: Sequence[int], *args: Any, **settings: Any):
+        super().__init__(sizes, *args, **settings)
+        self.log_std = jnp.asarray(np.full(sizes[-1], _FIRST_LOG_STD), jnp.float32)
 
 
 class EnsembleState(eqx.Module):
@@ -87,6 +127,10 @@ class EnsemblePrediction(NamedTuple):
     """The reward that each member expects."""
 
 
+# Which axis of a batch of predictions counts the rows.
+ROWS = EnsemblePrediction(0, 0, 0, 0, 0, 1, 1)  # pyright: ignore[reportArgumentType]
+
+
 def initial_state(
     state_size: int, action_size: int, config: EnsembleConfig, *, key: Key[Array, ""]
 ) -> EnsembleState:
@@ -94,9 +138,11 @@ def initial_state(
     inputs, outputs = state_size + action_size, state_size + 1
     width = 2 * outputs if config.loss == "likelihood" else outputs
     sizes = (inputs, *config.hidden, width)
+    noisy = config.loss == "homoscedastic"
+    kind, gain = (ConstantNoise, _SMALL_GAIN) if noisy else (MLP, HIDDEN_GAIN)
 
     def make(key: Key[Array, ""]) -> MLP:
-        return MLP(sizes, jax.nn.silu, last_gain=HIDDEN_GAIN, key=key)
+        return kind(sizes, jax.nn.silu, last_gain=gain, key=key)
 
     members = stacked([make(k) for k in jax.random.split(key, config.members)])
     return _init_state(members, inputs, outputs, config)
@@ -121,7 +167,7 @@ def _init_state(
 
 def optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
     """Return Adam behind a limit on the joint norm of all members' gradients."""
-    return adam(config.learning_rate, config.gradient_clip)
+    return adam(config.learning_rate, config.gradient_clip, config.weight_decay)
 
 
 def samples_of(
@@ -170,6 +216,28 @@ def statistics_from(
     )
 
 
+def refit(state: EnsembleState, statistics: Statistics) -> EnsembleState:
+    """Normalise by other statistics without changing what the members predict.
+
+    Exact for the means, and for the noise as far as its bounds leave it alone.
+    """
+    old, new = state.statistics, statistics
+    inputs = [(part.input_mean, part.input_std) for part in (old, new)]
+    outputs = [(part.output_mean, part.output_std) for part in (old, new)]
+    members = refit_inputs(state.members, *inputs)
+    shift = jnp.log(old.output_std / new.output_std)
+    if isinstance(members, ConstantNoise):
+        log_std = members.log_std + shift[None]
+        members = eqx.tree_at(lambda member: member.log_std, members, log_std)
+    elif members.layers[-1].bias.shape[-1] > len(shift):
+        outputs = [  # log σ shifts and does not scale
+            (jnp.concatenate([mean, noise]), jnp.concatenate([std, jnp.ones_like(std)]))
+            for (mean, std), noise in zip(outputs, (shift, 0.0 * shift), strict=True)
+        ]
+    members = refit_outputs(members, *outputs)
+    return replace(state, members=members, statistics=statistics)
+
+
 def predict(
     state: EnsembleState, obs: Float[Array, " S"], action: Float[Array, " A"]
 ) -> EnsemblePrediction:
@@ -177,7 +245,70 @@ def predict(
     known = state.statistics
     z = (jnp.concatenate([obs, action]) - known.input_mean) / known.input_std
     raw = jax.vmap(lambda member: member(z))(state.members)
-    means, log_stds = _split(raw, known)
+    return _belief(state.members, known, obs, raw)
+
+
+def predict_batch(
+    state: EnsembleState, obs: Float[Array, "B S"], actions: Float[Array, "B A"]
+) -> EnsemblePrediction:
+    """Predict a batch of transitions: every array has an axis B, after that of members.
+
+    The same as ``predict`` of every row, by batched products.
+    """
+    known = state.statistics
+    inputs = jnp.concatenate([obs, actions], axis=1)
+    z = _normalised(inputs, known.input_mean, known.input_std)
+    # A copy for each member, as in ``regression_loss``.
+    copies = jnp.broadcast_to(z, state.members.layers[0].bias.shape[:1] + z.shape)
+    raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(state.members, copies)
+    rows = lambda part: jnp.broadcast_to(part, (len(z), *part.shape))
+    return _belief(state.members, jax.tree.map(rows, known), obs, raw)
+
+
+def predict_in_turn(
+    state: EnsembleState,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    turn: int,
+) -> tuple[Float[Array, "B S"], Float[Array, " B"]]:
+    """Predict next states and rewards of a batch, every row by one member.
+
+    The members share the rows, which are as many for each; at another turn, another
+    member has them.
+    """
+    known = state.statistics
+    inputs = jnp.concatenate([obs, actions], axis=1)
+    z = _normalised(inputs, known.input_mean, known.input_std)
+    members = jax.tree.map(lambda leaf: jnp.roll(leaf, turn, axis=0), state.members)
+    count = members.layers[0].bias.shape[0]
+    shares = z.reshape(count, -1, z.shape[1])
+    raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(members, shares)
+    means = raw.reshape(len(z), -1)[:, : len(known.output_mean)]
+    outputs = known.output_mean[None] + known.output_std[None] * means
+    return obs + outputs[:, :-1], outputs[:, -1]
+
+
+def in_turn(
+    belief: EnsemblePrediction, turn: int
+) -> tuple[Float[Array, "B S"], Float[Array, " B"]]:
+    """Return what ``predict_in_turn`` does, of a batch that all members predicted.
+
+    As a sum over the members: the gradient of an index would be much slower.
+    """
+    count, rows = belief.member_rewards.shape
+    member = (np.arange(rows) // (rows // count) - turn) % count
+    chosen = jax.nn.one_hot(member, count, axis=0, dtype=belief.reward.dtype)
+    obs = jnp.sum(chosen[:, :, None] * belief.member_means, axis=0)
+    return obs, jnp.sum(chosen * belief.member_rewards, axis=0)
+
+
+def _belief(
+    members: MLP,
+    known: Statistics,
+    obs: Float[Array, "*B S"],
+    raw: Float[Array, "E *B W"],
+) -> EnsemblePrediction:
+    means, log_stds = _split(members, raw, known)
     if log_stds is None:
         noise = jnp.full_like(known.output_std, ASSUMED_NOISE)
     else:
@@ -185,17 +316,17 @@ def predict(
     outputs = known.output_mean[None] + known.output_std[None] * means
     centre = jnp.mean(outputs, axis=0)
     return EnsemblePrediction(
-        mean=obs + centre[:-1],
-        reward=centre[-1],
+        mean=obs + centre[..., :-1],
+        reward=centre[..., -1],
         epistemic_std=known.output_std * disagreement(means),
         aleatoric_std=known.output_std * noise,
         scale=known.output_std,
-        member_means=obs[None] + outputs[:, :-1],
-        member_rewards=outputs[:, -1],
+        member_means=obs[None] + outputs[..., :-1],
+        member_rewards=outputs[..., -1],
     )
 
 
-def disagreement(values: Float[Array, "E O"]) -> Float[Array, " O"]:
+def disagreement(values: Float[Array, "E *B O"]) -> Float[Array, "*B O"]:
     """Return the standard deviation over the members, σ_j = √(mean_e (v_ej − v̄_j)²).
 
     The members are the whole population: the mean divides by E.
@@ -209,7 +340,8 @@ def regression_loss(
     """Return the mean loss over members, batch and outputs, in normalised units.
 
     With the error ε = y − μ: ε², or where the members predict a log σ, the negative
-    log likelihood ½(ε/σ)² + log σ + ½ log 2π.
+    log likelihood ½(ε/σ)² + log σ + ½ log 2π; both where σ is the same for all inputs,
+    the second for σ alone.
     """
     inputs = _normalised(batch.inputs, statistics.input_mean, statistics.input_std)
     outputs = _normalised(batch.outputs, statistics.output_mean, statistics.output_std)
@@ -223,12 +355,18 @@ def regression_loss(
         member: MLP, inputs: Float[Array, "B D"], outputs: Float[Array, "B O"]
     ) -> Float[Array, ""]:
         raw = jax.vmap(member)(inputs)
-        mean, log_std = _split(raw, statistics)
+        mean, log_std = _split(member, raw, statistics)
         error = outputs - mean
         if log_std is None:
             return jnp.mean(error**2)
-        likelihood = 0.5 * (error * jnp.exp(-log_std)) ** 2 + log_std
-        return jnp.mean(likelihood) + 0.5 * math.log(2.0 * math.pi)
+        likelihood = lambda error: (
+            jnp.mean(0.5 * (error * jnp.exp(-log_std)) ** 2 + log_std)
+            + 0.5 * math.log(2.0 * math.pi)
+        )
+        if isinstance(member, ConstantNoise):
+            # The likelihood would weigh outputs by their noise, which learns worse.
+            return jnp.mean(error**2) + likelihood(jax.lax.stop_gradient(error))
+        return likelihood(error)
 
     return jnp.mean(jax.vmap(member_loss)(members, inputs, outputs))
 
@@ -248,19 +386,24 @@ def update(
 
 
 def _split(
-    raw: Float[Array, "R W"], statistics: Statistics
-) -> tuple[Float[Array, "R O"], Float[Array, "R O"] | None]:
+    members: MLP, raw: Float[Array, "*R W"], statistics: Statistics
+) -> tuple[Float[Array, "*R O"], Float[Array, "*#R O"] | None]:
     """Separate means from softly bounded log standard deviations, if there are any.
 
     log σ = l + softplus(h − softplus(h − s) − l) for the raw output s and the bounds
     [l, h]: about s well inside the bounds, with a positive slope everywhere.
     """
-    count = statistics.output_mean.shape[0]
-    if raw.shape[1] == count:
+    count = statistics.output_mean.shape[-1]
+    means, free = raw[..., :count], raw[..., count:]
+    if isinstance(members, ConstantNoise):
+        log_std = members.log_std  # of one member, or of all, before the rows' axes
+        rows = raw.ndim - log_std.ndim
+        free = log_std.reshape(*log_std.shape[:-1], *[1] * rows, count)
+    elif raw.shape[-1] == count:
         return raw, None
     low, high = LOG_STD_RANGE
-    below = high - jax.nn.softplus(high - raw[:, count:])
-    return raw[:, :count], low + jax.nn.softplus(below - low)
+    below = high - jax.nn.softplus(high - free)
+    return means, low + jax.nn.softplus(below - low)
 
 
 def _normalised(

@@ -71,10 +71,31 @@ class Dense(eqx.Module):
         return x @ weight + self.bias
 
 
+class LayerNorm(eqx.Module):
+    """Normalises the units of one example, then applies a learned scale and shift."""
+
+    scale: Float[Array, " H"]
+    shift: Float[Array, " H"]
+
+    def __init__(self, width: int):
+        self.scale = jnp.asarray(np.ones(width), jnp.float32)
+        self.shift = jnp.asarray(np.zeros(width), jnp.float32)
+
+    def __call__(self, x: Float[Array, " H"]) -> Float[Array, " H"]:
+        """Return the normalised units of one example."""
+        centred = x - x.mean()
+        normal = centred / jnp.sqrt(jnp.mean(centred**2) + _NORM_EPSILON)
+        return normal * self.scale + self.shift
+
+
 class MLP(eqx.Module):
-    """Dense layers with an activation between them, none at the end."""
+    """Dense layers with an activation between them, none at the end.
+
+    ``layer_norm`` normalises the units before every activation.
+    """
 
     layers: tuple[Dense, ...]
+    norms: tuple[LayerNorm, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __init__(
@@ -84,6 +105,7 @@ class MLP(eqx.Module):
         *,
         last_gain: float,
         key: Key[Array, ""],
+        layer_norm: bool = False,
     ):
         """Make a network of these sizes, from inputs to outputs."""
         pairs = list(pairwise(sizes))
@@ -92,27 +114,25 @@ class MLP(eqx.Module):
         self.layers = tuple(
             Dense(*pair, gain, rng=rng) for pair, gain in zip(pairs, gains, strict=True)
         )
+        self.norms = tuple(LayerNorm(width) for width in sizes[1:-1] if layer_norm)
         self.activation = activation
 
     def __call__(self, x: Float[Array, " I"]) -> Float[Array, " O"]:
         """Return the network's output for one example."""
-        for layer in self.layers[:-1]:
-            x = self.activation(layer(x))
+        for number, layer in enumerate(self.layers[:-1]):
+            x = layer(x)
+            x = self.activation(self.norms[number](x) if self.norms else x)
         return self.layers[-1](x)
 
 
 class ResidualMLP(eqx.Module):
-    """Dense, a residual block x + D(relu(D(norm(x)))), and Dense to the output.
-
-    The normalisation is over the units of one example, with a learned scale and shift.
-    """
+    """Dense, a residual block x + D(relu(D(norm(x)))), and Dense to the output."""
 
     first: Dense
     inner: Dense
     outer: Dense
     last: Dense
-    scale: Float[Array, " H"]
-    shift: Float[Array, " H"]
+    norm: LayerNorm
 
     def __init__(self, inputs: int, width: int, outputs: int, *, key: Key[Array, ""]):
         """Make a network with one residual block of ``width`` units."""
@@ -121,21 +141,60 @@ class ResidualMLP(eqx.Module):
         self.inner = Dense(width, width, HIDDEN_GAIN, rng=rng)
         self.outer = Dense(width, width, HIDDEN_GAIN, rng=rng)
         self.last = Dense(width, outputs, HIDDEN_GAIN, rng=rng)
-        self.scale = jnp.asarray(np.ones(width), jnp.float32)
-        self.shift = jnp.asarray(np.zeros(width), jnp.float32)
+        self.norm = LayerNorm(width)
 
     def __call__(self, x: Float[Array, " I"]) -> Float[Array, " O"]:
         """Return the network's output for one example."""
         x = jax.nn.relu(self.first(x))
-        centred = x - x.mean()
-        normal = centred / jnp.sqrt(jnp.mean(centred**2) + _NORM_EPSILON)
-        hidden = jax.nn.relu(self.inner(normal * self.scale + self.shift))
+        hidden = jax.nn.relu(self.inner(self.norm(x)))
         return self.last(x + self.outer(hidden))
 
 
-def adam(learning_rate: float, clip: float) -> optax.GradientTransformation:
+Normalisation = tuple[Float[Array, " I"], Float[Array, " I"]]
+"""Mean m and spread s, which make (x − m)/s of x."""
+Network = TypeVar("Network", MLP, ResidualMLP)
+
+
+def refit_inputs(
+    network: Network, before: Normalisation, after: Normalisation
+) -> Network:
+    """Return the same function of x for a network that takes x normalised otherwise.
+
+    Only the first inputs are normalised, as many as the means.  A stack of networks
+    changes at once.
+    """
+    (mean, std), (new_mean, new_std) = before, after
+    of = lambda net: net.first if isinstance(net, ResidualMLP) else net.layers[0]
+    weight, bias = of(network).weight, of(network).bias
+    count, stack = len(mean), (1,) * (weight.ndim - 2)
+    part = weight[..., :count, :]
+    shift = jnp.einsum("i,...io->...o", (new_mean - mean) / std, part)
+    ratio = (new_std / std).reshape(*stack, count, 1)
+    changed = (weight.at[..., :count, :].set(part * ratio), bias + shift)
+    return eqx.tree_at(lambda net: (of(net).weight, of(net).bias), network, changed)
+
+
+def refit_outputs(network: MLP, before: Normalisation, after: Normalisation) -> MLP:
+    """Return the network whose output y gives m' + s'·y where the old gave m + s·y."""
+    last = network.layers[-1]
+    stack = (1,) * (last.bias.ndim - 1)
+    (mean, std), (new_mean, new_std) = (
+        tuple(part.reshape(*stack, -1) for part in pair) for pair in (before, after)
+    )
+    bias = (last.bias * std + mean - new_mean) / new_std
+    weight = last.weight * (std / new_std)[..., None, :]
+    of = lambda net: (net.layers[-1].weight, net.layers[-1].bias)
+    return eqx.tree_at(of, network, (weight, bias))
+
+
+def adam(
+    learning_rate: float, clip: float, weight_decay: float = 0.0
+) -> optax.GradientTransformation:
     """Return Adam behind a limit on the global norm of the gradient."""
-    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(learning_rate))
+    rule = optax.adam(learning_rate)
+    if weight_decay > 0:
+        rule = optax.adamw(learning_rate, weight_decay=weight_decay)
+    return optax.chain(optax.clip_by_global_norm(clip), rule)
 
 
 def apply_gradients(

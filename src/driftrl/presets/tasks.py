@@ -54,12 +54,15 @@ PENDULUM_TASKS = (
         environment=EnvironmentConfig(sim_steps=200, action_repeat=1, start="hanging"),
         # Smaller than the paper's: a run takes two minutes on one core.
         agent=EnsembleAgentConfig(
+            policy_gradient="critic",
             model=EnsembleConfig(hidden=(64, 64)),
+            imagination=ImaginationConfig(),
             optimism=DeepOptimismConfig(rule="tuned"),
             sac=SACConfig(hidden=(64, 64), batch_size=64, critic="residual"),
             learning=LearningConfig(
                 model_updates=2, policy_updates=5, learning_starts=128
             ),
+            soft_reset=SoftResetConfig(),
         ),
         # The policy explores while it learns; what it would do is the measure.
         evaluation=EvaluationConfig(episodes=1),
@@ -89,6 +92,7 @@ RCCAR = Task(
         sim_steps=200, action_repeat=1, start="away", parameter="throttle"
     ),
     agent=EnsembleAgentConfig(
+        policy_gradient="critic",
         model=EnsembleConfig(hidden=(64, 64), learning_rate=1e-3),
         imagination=ImaginationConfig(horizon=5, reward="known"),
         # The reward lies in [0, 1], and near 0.03 where the car starts: with λ = 1 it
@@ -147,6 +151,7 @@ def _agent(
 ) -> EnsembleAgentConfig:
     """Return the paper's agent: U, A and K, and how wide its networks are."""
     return EnsembleAgentConfig(
+        policy_gradient="critic",
         model=EnsembleConfig(hidden=(width, width)),
         imagination=ImaginationConfig(
             horizon=horizon, termination="known" if ends else "absent"
@@ -156,6 +161,7 @@ def _agent(
         learning=LearningConfig(
             model_updates=model, policy_updates=policy, learning_starts=256
         ),
+        soft_reset=SoftResetConfig(),
     )
 
 

@@ -10,7 +10,12 @@ from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
-from driftrl.envs.drifting import environment_of, known_end, known_reward
+from driftrl.envs.drifting import (
+    environment_of,
+    known_end,
+    known_next_obs,
+    known_reward,
+)
 from driftrl.envs.tasks import check_fits, task_of_run
 from driftrl.errors import InputError, require
 from driftrl.memory.forgetting import ENDLESS, max_transitions
@@ -29,7 +34,7 @@ def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Age
     if functions is None:
         task, environment = task_of_run(config), config.environment
         end, reward = known_end(task, environment), known_reward(task, environment)
-        functions = TaskFunctions(end, reward)
+        functions = TaskFunctions(end, reward, known_next_obs(task))
     settings = config.agent
     if isinstance(settings, GPAgentConfig):
         if functions.reward is None:

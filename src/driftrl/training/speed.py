@@ -23,7 +23,12 @@ import numpy as np
 from jaxtyping import Array
 
 from driftrl.agents import model_based
-from driftrl.agents.model_based import ModelBasedAgent
+from driftrl.agents.model_based import (
+    ModelBasedAgent,
+    asks_one_member,
+    model_batch,
+    start_rows,
+)
 from driftrl.agents.model_free import train_steps
 from driftrl.agents.replay import device_replay
 from driftrl.config.deep import EnsembleAgentConfig
@@ -49,8 +54,22 @@ def update_flops(config: EnsembleAgentConfig, sizes: tuple[int, int]) -> float:
     inputs = states + actions
     model = _Pass((inputs, *config.model.hidden, outputs), config.model.members * batch)
     actor = _Pass((states, *hidden, 2 * actions), batch)
-    critics = _Pass((inputs, *critic_hidden, 1), 2 * batch)
+    critics = _Pass((inputs, *critic_hidden, 1), config.sac.critics * batch)
     updates = config.learning.policy_updates
+    if config.policy_gradient == "model":
+        seen = _Pass(model.sizes, config.model.members * model_batch(config))
+        steps, rows = config.imagination.horizon, start_rows(config)
+        asked = 1 if asks_one_member(config) else config.model.members
+        model = _Pass(model.sizes, asked * rows)
+        actor = _Pass(actor.sizes, rows)
+        critics = _Pass(critics.sizes, config.sac.critics * rows)
+        # Through model and critics the gradient goes to their inputs alone.
+        rollout = (steps + 1) * (actor.gradient + actor.first) + steps * 2.0 * (
+            model.forward
+        )
+        each = rollout + 2.0 * critics.forward + critics.forward + critics.gradient
+        tuned = 2.0 * model.forward if config.optimism.rule == "tuned" else 0.0
+        return config.model.steps * seen.gradient + updates * each + tuned
     # The imagined steps, and the reference of a tuned λ.
     looks = config.imagination.horizon + (config.optimism.rule == "tuned")
     # The model also looks at the collected batch; the actor's loss needs the slope of
@@ -69,9 +88,11 @@ class _Pass:
 
     def __init__(self, sizes: tuple[int, ...], rows: int) -> None:
         layers = [inputs * outputs for inputs, outputs in pairwise(sizes)]
+        self.sizes = sizes
         self.forward = 2.0 * rows * sum(layers)
+        self.first = 2.0 * rows * layers[0]
         # Nobody asks for the slope by the inputs of the first layer.
-        self.gradient = 3.0 * self.forward - 2.0 * rows * layers[0]
+        self.gradient = 3.0 * self.forward - self.first
 
 
 def update_seconds(config: EnsembleAgentConfig, sizes: tuple[int, int]) -> float:

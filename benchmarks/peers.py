@@ -1,0 +1,163 @@
+"""driftrl beside SAC and CrossQ of Stable-Baselines Jax, on the cheetah.
+
+Everybody runs the same seeds of the same tasks for the same steps on one core, at
+full strength and with actuators that fade.  Peers run at their library's defaults, and
+at a width that takes about as long as driftrl.  After every episode the deterministic
+policy is evaluated in an episode of the same θ.
+
+    python benchmarks/peers.py --seeds 0 1 2 --out runs/peers
+
+A finished run is kept in ``--out`` and not made again.  Peers need sbx-rl, in an
+environment of its own that has driftrl as well; without it they are skipped.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from driftrl.training.process import prepare
+
+prepare(os.environ)
+
+from rich.box import SIMPLE_HEAD  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+import driftrl  # noqa: E402
+from driftrl.config.run import RunConfig  # noqa: E402
+from driftrl.envs.drifting import environment_of  # noqa: E402
+from driftrl.io import write_atomically  # noqa: E402
+from driftrl.training.study import find_study, read_study  # noqa: E402
+
+TASK = "halfcheetah"
+ONSET = 25
+DRIFTS = {
+    "fading": {
+        "kind": "exponential",
+        "theta_max": 1.0,
+        "theta_min": 0.2,
+        "rate": 0.05,
+        "start": ONSET,
+    },
+    "stationary": {"kind": "constant", "value": 1.0},
+}
+OURS = ("sw-ombrl", "r-ombrl", "sombrl")
+NARROW = {"net_arch": {"pi": [128, 128], "qf": [256, 256]}}
+PEERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sbx SAC, defaults": ("SAC", {}),
+    "sbx SAC, three updates a step": ("SAC", {"gradient_steps": 3}),
+    "sbx CrossQ, critics of 256": ("CrossQ", {"policy_kwargs": NARROW}),
+    "sbx CrossQ, defaults": ("CrossQ", {}),
+}
+Evaluations = Iterator[tuple[float, float]]
+"""Return of the deterministic policy, and seconds of the processor for training."""
+
+
+def config_of(method: str, drift: str, seed: int, episodes: int) -> RunConfig:
+    """Return the run of a method with the settings of the study's laptop preset."""
+    study = read_study(find_study("mujoco_decay_rates"), "laptop")
+    changes = {"drift": DRIFTS[drift], "seed": seed, "episodes": episodes}
+    return driftrl.configure(TASK, method, study.presets["laptop"] | changes)
+
+
+def ours(method: str, drift: str, seed: int, episodes: int) -> Evaluations:
+    """Run a method of driftrl."""
+    rows: list[tuple[float, float]] = []
+    config = config_of(method, drift, seed, episodes)
+    with tempfile.TemporaryDirectory() as folder:
+        driftrl.run(
+            config,
+            Path(folder) / "run",
+            on_episode=lambda row: rows.append(
+                (float(row.return_eval or 0.0), time.process_time())
+            ),
+        )
+    yield from rows
+
+
+def peer(name: str, drift: str, seed: int, episodes: int) -> Evaluations:
+    """Run an agent of Stable-Baselines Jax, which keeps all data."""
+    import sbx  # pyright: ignore[reportMissingImports]
+
+    kind, settings = PEERS[name]
+    config = config_of("sombrl", drift, seed, episodes)
+    env, twin = environment_of(config), environment_of(config)
+    agent = getattr(sbx, kind)("MlpPolicy", env, seed=seed, **settings)
+    steps = config.environment.steps
+    seconds = 0.0
+    for episode in range(1, episodes + 1):
+        started = time.process_time()
+        agent.learn(steps, reset_num_timesteps=episode == 1)
+        seconds += time.process_time() - started
+        obs, _ = twin.reset(seed=1000 * seed + episode, options={"episode": episode})
+        total, over = 0.0, False
+        while not over:
+            obs, reward, ended, stopped, _ = twin.step(
+                agent.predict(obs, deterministic=True)[0]
+            )
+            total, over = total + reward, ended or stopped
+        yield total, seconds
+
+
+def results(name: str, drift: str, seed: int, episodes: int, out: Path) -> list[Any]:
+    """Return (evaluation, seconds) of every episode, from ``out`` if it was run."""
+    file = out / f"{drift}-{name.replace(' ', '_').replace(',', '')}-{seed}.json"
+    if file.exists():
+        return json.loads(file.read_text())["episodes"]
+    run = peer if name in PEERS else ours
+    rows: list[Any] = []
+    for row in run(name, drift, seed, episodes):
+        rows.append(row)
+        print(f"{file.stem}: {len(rows)}/{episodes} {row[0]:.0f}", end="\r", flush=True)
+    facts = {"version": driftrl.__version__, "steps": 1000, "episodes": rows}
+    write_atomically(file, json.dumps(facts).encode())
+    return rows
+
+
+def spread(values: list[float]) -> str:
+    """Return mean ± standard error over the seeds."""
+    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{mean(values):,.0f} ± {error:,.0f}"
+
+
+def main() -> None:
+    """Run what is missing, and print one table for each task."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--episodes", type=int, default=70)
+    parser.add_argument("--drifts", nargs="+", default=list(DRIFTS), choices=DRIFTS)
+    parser.add_argument("--only", nargs="+", help="names of methods and peers")
+    parser.add_argument("--out", type=Path, default=Path("runs/peers"))
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    names = [n for n in (*OURS, *PEERS) if not asked.only or n in asked.only]
+    if find_spec("sbx") is None:
+        print("sbx-rl is not installed: its agents are skipped.")
+        names = [name for name in names if name not in PEERS]
+    for drift in asked.drifts:
+        table = Table(title=f"{TASK}, {drift}", box=SIMPLE_HEAD)
+        onset = f"from episode {ONSET + 1}"
+        for column in ("", onset, "last ten", "core s per 1,000 steps", "seeds"):
+            table.add_column(column, justify="left" if not column else "right")
+        for name in names:
+            runs = [
+                results(name, drift, seed, asked.episodes, asked.out)
+                for seed in asked.seeds
+            ]
+            after = [mean(row[0] for row in run[ONSET:]) for run in runs]
+            last = [mean(row[0] for row in run[-10:]) for run in runs]
+            cost = mean((run[-1][1] - run[4][1]) / (len(run) - 5) for run in runs)
+            seeds = str(len(asked.seeds))
+            table.add_row(name, spread(after), spread(last), f"{cost:.1f}", seeds)
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

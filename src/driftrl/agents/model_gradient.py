@@ -1,0 +1,142 @@
+"""The policy's gradient through the model: the optimistic objective over K steps.
+
+From states s₀ of the retained data, the policy acts for K imagined steps in the
+ensemble.  With m_k = 1 while the task has not ended and soft rewards
+ρ_k = r_k + λ·b_k − α·log π_k::
+
+    actor    maximise Σ_{k<K} γᵏ·m_k·ρ_k + γᴷ·m_K·(mean_i Q_i(s_K, a_K) − α·log π_K)
+    critics  (Q_i(s₀, a₀) − y)²,
+             y = α·log π₀ + Σ_{k<K} γᵏ·m_k·ρ_k
+                 + γᴷ·m_K·(min_{i ∈ pair} Q̄_i(s_K, a_K) − α·log π_K)
+
+The first is J(π, μ) + λ·Σ(π, μ) of the paper (eq:optimistic_objective) for K steps,
+with a critic for the rest; its gradient goes through dynamics, reward and bonus.  One
+rollout serves both losses; the pair of critics is drawn anew for every update.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from driftrl.agents import sac
+from driftrl.agents.rollouts import Reward, Termination
+from driftrl.agents.sac import Metrics, SACState
+from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.models.networks import MLP
+
+
+class World(NamedTuple):
+    """What the policy acts in: the model, and what is known of the task."""
+
+    step: Callable[[Array, Array, int], tuple[Array, Array, Array]]
+    """(observations, actions, k) ↦ next observations, rewards and bonuses, by row."""
+    terminated: Termination
+    reward: Reward | None
+    """None where the model predicts it."""
+    weight: Float[Array, ""]
+    """λ."""
+    normalise: Callable[[Array], Array]
+    """Observation ↦ what actor and critics take."""
+
+
+class Imagined(NamedTuple):
+    """What a policy meets in K imagined steps, from every start state."""
+
+    actions: Float[Array, "B A"]
+    """The first ones."""
+    soft: Float[Array, "K B"]
+    """ρ_k."""
+    alive: Float[Array, "K1 B"]
+    """m_0 … m_K."""
+    log_prob: Float[Array, "K1 B"]
+    bonus: Float[Array, "K B"]
+    last_obs: Float[Array, "B S"]
+    """Normalised."""
+    last_actions: Float[Array, "B A"]
+
+
+def update(
+    state: SACState,
+    world: World,
+    start: Float[Array, "B S"],
+    config: EnsembleAgentConfig,
+    key: Key[Array, ""],
+) -> tuple[SACState, Metrics, Float[Array, ""]]:
+    """Take one step of critics, actor and temperature; return the mean bonus as well.
+
+    ``start`` are plain observations.
+    """
+    settings, steps = config.sac, config.imagination.horizon
+    rollout_key, pair_key = jax.random.split(key)
+    temperature = jnp.exp(state.log_temperature)
+    discounts = settings.discount ** jnp.arange(steps, dtype=start.dtype)[:, None]
+
+    def objective(actor: MLP) -> tuple[Array, tuple[Imagined, Array]]:
+        seen = imagine(actor, world, start, temperature, steps, rollout_key)
+        total = jnp.sum(discounts * seen.alive[:-1] * seen.soft, axis=0)
+        q = sac.values(state, state.critics, seen.last_obs, seen.last_actions, settings)
+        end = jnp.mean(q, axis=0) - temperature * seen.log_prob[-1]
+        value = total + settings.discount**steps * seen.alive[-1] * end
+        return -jnp.mean(value), (seen, total)
+
+    (loss, (seen, total)), gradient = jax.value_and_grad(objective, has_aux=True)(
+        state.actor
+    )
+    q = sac.values(
+        state, state.target_critics, seen.last_obs, seen.last_actions, settings
+    )
+    pair = q[jax.random.permutation(pair_key, len(q))[:2]] if len(q) > 2 else q
+    end = jnp.min(pair, axis=0) - temperature * seen.log_prob[-1]
+    # Without the entropy of the first action, which the critics are asked about.
+    target = total + temperature * seen.log_prob[0]
+    target = target + settings.discount**steps * seen.alive[-1] * end
+    state = sac.with_range(state, seen.soft, settings)
+    first = jax.vmap(world.normalise)(start)
+    state, critic_loss, q = sac.regress(state, first, seen.actions, target, settings)
+    if settings.critic == "bounded":
+        gradient = jax.tree.map(lambda part: part / sac.half_width(state), gradient)
+    entropy = -jnp.mean(seen.log_prob)
+    state = sac.improve(state, gradient, entropy, seen.actions.shape[1], settings)
+    return state, Metrics(critic_loss, loss, q, entropy), jnp.mean(seen.bonus)
+
+
+def imagine(
+    actor: MLP,
+    world: World,
+    start: Float[Array, "B S"],
+    temperature: Float[Array, ""],
+    steps: int,
+    key: Key[Array, ""],
+) -> Imagined:
+    """Follow the policy for K steps in the model, differentiably.
+
+    The steps are unrolled: a scan would copy what the gradient needs.
+    """
+    shape = (steps + 1, len(start), actor.layers[-1].bias.shape[0] // 2)
+    noise = jax.random.normal(key, shape, start.dtype)
+    obs, alive = start, [jnp.ones(len(start), start.dtype)]
+    drawn = [sac.draw(actor, jax.vmap(world.normalise)(obs), noise[0])]
+    soft, bonuses = [], []
+    for step in range(steps):
+        actions, log_prob = drawn[-1]
+        next_obs, rewards, bonus = world.step(obs, actions, step)
+        if world.reward is not None:
+            rewards = jax.vmap(world.reward)(obs, actions, next_obs)
+        bonuses.append(bonus)
+        soft.append(rewards + world.weight * bonus - temperature * log_prob)
+        ended = jax.vmap(world.terminated)(obs, actions, next_obs).astype(obs.dtype)
+        alive.append(alive[-1] * (1.0 - jax.lax.stop_gradient(ended)))
+        obs = next_obs
+        drawn.append(sac.draw(actor, jax.vmap(world.normalise)(obs), noise[step + 1]))
+    return Imagined(
+        actions=drawn[0][0],
+        soft=jnp.stack(soft),
+        alive=jnp.stack(alive),
+        log_prob=jnp.stack([log_prob for _, log_prob in drawn]),
+        bonus=jnp.stack(bonuses),
+        last_obs=jax.vmap(world.normalise)(obs),
+        last_actions=drawn[-1][0],
+    )

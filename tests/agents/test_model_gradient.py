@@ -1,0 +1,175 @@
+"""The gradient through the model: targets and gradients by hand, and what it learns."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from driftrl.agents import model_gradient, sac
+from driftrl.agents.model_gradient import World
+from driftrl.agents.rollouts import Termination, never_terminates
+from driftrl.agents.sac import SACState
+from driftrl.config.deep import EnsembleAgentConfig, ImaginationConfig, SACConfig
+
+STEPS = 2
+CONFIG = EnsembleAgentConfig(
+    policy_gradient="model",
+    imagination=ImaginationConfig(horizon=STEPS),
+    sac=SACConfig(
+        hidden=(8, 8),
+        critic="bounded",
+        activation="silu",
+        batch_size=3,
+        discount=0.9,
+        initial_temperature=0.3,
+    ),
+)
+START = jnp.asarray([[0.4, -1.0], [2.0, 0.3], [-0.6, 0.1]], jnp.float32)
+KEY = jax.random.key(3)
+
+
+def predict(obs: Array, action: Array) -> tuple[Array, Array, Array]:
+    """Return the next state of a known machine, reward, and the uncertainty 1 + a."""
+    mean = 0.9 * obs + jnp.asarray([0.5, -0.2]) * action[0]
+    reward = -jnp.sum(obs**2) - 0.1 * action[0] ** 2
+    return mean, reward, 1.0 + action[0]
+
+
+def world(weight: float = 0.7, ends: Termination = never_terminates) -> World:
+    def step(obs: Array, actions: Array, number: int) -> tuple[Array, Array, Array]:
+        del number
+        return jax.vmap(predict)(obs, actions)
+
+    shift = lambda obs: (obs - 0.5) / 2.0
+    return World(step, ends, None, jnp.asarray(weight, jnp.float32), shift)
+
+
+def initial(config: EnsembleAgentConfig = CONFIG) -> SACState:
+    return sac.init(2, 1, config.sac, key=jax.random.key(0))
+
+
+def by_hand(
+    state: SACState, actor: Any, ends: Termination, weight: float
+) -> tuple[Array, Array]:
+    """Return value and target of every start state, one row and step at a time."""
+    noise = jax.random.normal(jax.random.split(KEY)[0], (STEPS + 1, len(START), 1))
+    alpha, gamma = 0.3, 0.9
+    made, wanted = [], []
+    for row, obs in enumerate(START):
+        alive, total, first = jnp.ones(()), jnp.zeros(()), jnp.zeros(())
+        draw = lambda obs, k, row=row: sac.policy(actor, (obs - 0.5) / 2.0).sample(
+            noise[k, row]
+        )
+        for k in range(STEPS):
+            action, log_prob = draw(obs, k)
+            next_obs, reward, bonus = predict(obs, action)
+            reward = reward + weight * bonus
+            total = total + alive * gamma**k * (reward - alpha * log_prob)
+            first = log_prob if k == 0 else first
+            over = ends(obs, action, next_obs).astype(jnp.float32)
+            alive, obs = alive * (1.0 - over), next_obs
+        action, log_prob = draw(obs, STEPS)
+        q = lambda critics, z=(obs - 0.5) / 2.0, a=action: sac.values(
+            state, critics, z[None], a[None], CONFIG.sac
+        )[:, 0]
+        future = alive * gamma**STEPS
+        made.append(total + future * (q(state.critics).mean() - alpha * log_prob))
+        target = q(state.target_critics).min() - alpha * log_prob
+        wanted.append(total + alpha * first + future * target)
+    return jnp.stack(made), jnp.stack(wanted)
+
+
+def far(obs: Array, action: Array, next_obs: Array) -> Array:
+    del obs, action
+    return jnp.abs(next_obs[0]) > 1.0
+
+
+@pytest.mark.parametrize("ends", [never_terminates, far], ids=["absent", "known"])
+def test_loss_target_and_gradient_by_hand(
+    ends: Termination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = initial()
+    state = replace(
+        state,
+        critics=jax.tree.map(lambda leaf: leaf + 0.05, state.critics),
+        value_range=jnp.asarray([-30.0, 10.0]),
+    )
+    seen: dict[str, Any] = {}
+    regress, improve = sac.regress, sac.improve
+
+    def keep_target(state: SACState, obs: Any, actions: Any, target: Any, config: Any):
+        seen["target"] = target
+        return regress(state, obs, actions, target, config)
+
+    def keep_gradient(state: SACState, gradient: Any, *rest: Any) -> SACState:
+        seen["gradient"] = jax.tree.map(
+            lambda part: part * sac.half_width(state), gradient
+        )
+        return improve(state, gradient, *rest)
+
+    monkeypatch.setattr(sac, "regress", keep_target)
+    monkeypatch.setattr(sac, "improve", keep_gradient)
+
+    @jax.jit
+    def both(actor: Any) -> tuple[Any, ...]:
+        where = world(ends=ends)
+        _, metrics, _ = model_gradient.update(state, where, START, CONFIG, KEY)
+        hand = lambda actor: by_hand(state, actor, ends, 0.7)
+        slope = jax.grad(lambda actor: -hand(actor)[0].mean())(actor)
+        return metrics, dict(seen), hand(actor), slope
+
+    metrics, seen, (value, target), expected = both(state.actor)
+    np.testing.assert_allclose(metrics.actor_loss, -value.mean(), rtol=1e-5)
+    np.testing.assert_allclose(seen["target"], target, rtol=1e-5)
+    for got, wanted in zip(
+        jax.tree.leaves(seen["gradient"]), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_range_of_values_follows_the_rewards() -> None:
+    config = CONFIG.sac
+    rewards = jnp.linspace(-1.0, 2.0, 101)
+    first = sac.with_range(initial(), rewards, config)
+    np.testing.assert_allclose(first.value_range, [-9.7, 19.7], rtol=1e-5)
+    later = replace(first, updates=jnp.asarray(1))
+    moved = sac.with_range(later, 2.0 * rewards, config)
+    np.testing.assert_allclose(moved.value_range, [-9.7097, 19.7197], rtol=1e-5)
+
+
+def test_values_outside_the_range_are_not_believed() -> None:
+    state = replace(initial(), value_range=jnp.asarray([-3.0, 5.0]))
+    quick = replace(CONFIG.sac, learning_rate=3e-3)
+    fit = jax.jit(partial(sac.regress, config=quick))
+    obs, actions = START, START[:, :1]
+    for _ in range(300):
+        state, _, _ = fit(state, obs, actions, jnp.full(len(obs), 100.0))
+    values = sac.values(state, state.critics, obs, actions, CONFIG.sac)
+    np.testing.assert_allclose(values, 5.0, atol=0.1)
+
+
+def learned_action(weight: float) -> np.ndarray:
+    """Return what is done in START after learning to stay at zero."""
+    settings = replace(CONFIG.sac, learning_rate=3e-3, initial_temperature=1e-3)
+    config = replace(CONFIG, sac=settings)
+    step = lambda state, key: (
+        model_gradient.update(state, world(weight), START, config, key)[0],
+        None,
+    )
+    keys = jax.random.split(KEY, 400)
+    state, _ = jax.lax.scan(step, initial(config), keys)
+    normalised = jax.vmap(world().normalise)(START)
+    return np.asarray(jax.vmap(partial(sac.act, state.actor, key=None))(normalised))
+
+
+def test_learns_to_steer_and_is_drawn_to_uncertainty() -> None:
+    greedy, curious = learned_action(0.0), learned_action(20.0)
+    # u = 0.5·a acts on the first coordinate, which is to become small.
+    assert greedy[1] < -0.5
+    assert greedy[2] > 0.2
+    assert curious.min() > 0.8
