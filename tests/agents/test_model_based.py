@@ -153,10 +153,25 @@ def test_a_batch_is_predicted_as_its_rows_are() -> None:
     # Three members, two rows each; at turn 1 the last member has the first rows.
     for turn, members in ((0, [0, 0, 1, 1, 2, 2]), (1, [2, 2, 0, 0, 1, 1])):
         alone = ensemble.predict_in_turn(model, obs, actions, turn)
-        for found, chosen in zip(alone, ensemble.in_turn(batch, turn), strict=True):
-            np.testing.assert_allclose(found, chosen, rtol=1e-5, atol=1e-6)
         wanted = np.asarray(batch.member_means)[members, np.arange(6)]
         np.testing.assert_allclose(alone[0], wanted, rtol=1e-5, atol=1e-6)
+        paired = ensemble.predict_by_pairs(model, obs, actions, turn)
+        for found, expected in zip((paired.mean, paired.reward), alone, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_pairs_of_members_differ_as_all_do() -> None:
+    """Over three turns every row is predicted by all three pairs: σ² is their mean."""
+    model = agent(THROUGH_MODEL).refresh(fresh(THROUGH_MODEL), replay_of(6)).model
+    obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
+    pairs = [ensemble.predict_by_pairs(model, obs, actions, turn) for turn in range(3)]
+    variance = np.mean([np.asarray(pair.epistemic_std) ** 2 for pair in pairs], axis=0)
+    expected = ensemble.predict_batch(model, obs, actions)
+    np.testing.assert_allclose(variance, expected.epistemic_std**2, rtol=1e-4)
+    np.testing.assert_allclose(pairs[0].scale, expected.scale)
+    shape = expected.aleatoric_std.shape
+    noise = np.broadcast_to(pairs[0].aleatoric_std, shape)
+    np.testing.assert_allclose(noise, expected.aleatoric_std, rtol=1e-5)
 
 
 def test_what_is_known_is_imagined_exactly() -> None:
@@ -169,9 +184,9 @@ def test_what_is_known_is_imagined_exactly() -> None:
         model = agent(config).refresh(fresh(config), replay_of(6)).model
         settings = Settings(config, TaskFunctions(next_obs=known))
         after, _, bonus = model_based._world_step(model, settings)(obs, actions, 1)
-        plain = ensemble.predict_batch(model, obs, actions)
+        plain = ensemble.predict_by_pairs(model, obs, actions, 1)
         np.testing.assert_allclose(after[:, 1], actions[:, 0])
-        np.testing.assert_allclose(after[:, 0], ensemble.in_turn(plain, 1)[0][:, 0])
+        np.testing.assert_allclose(after[:, 0], plain.mean[:, 0], rtol=1e-6)
         relative = np.asarray(plain.epistemic_std / plain.scale)[:, [0, 2]]
         expected = np.linalg.norm(relative, axis=1) * (optimism.weight > 0)
         np.testing.assert_allclose(bonus, expected, rtol=1e-5)

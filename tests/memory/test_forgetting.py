@@ -28,7 +28,6 @@ from driftrl.memory.forgetting import (
     forget_before,
     max_transitions,
     replace_rule,
-    slides,
     turns_over,
 )
 
@@ -321,10 +320,8 @@ def test_forgetting_by_hand() -> None:
     assert rounds(rule, list(lengths)) == [4, 6, 7, 10]
     again = forget_before(rule, 8)
     assert again == Since(8, Window(window=3))
-    assert slides(rule) and not slides(forget_before(Reset(3), 2))
     assert max_transitions(rule, 30, 40) == 120
     anytime = forget_before(Doubling(scheme="window"), 9)
-    assert slides(anytime) and not slides(forget_before(Doubling(), 9))
     assert [anytime.first_retained(n, Evidence()) for n in (9, 10, 12, 13)] == [
         *(6, 9, 9, 10)
     ]
@@ -345,7 +342,6 @@ class Minimal:
 def test_defaults_of_a_rule_that_is_only_a_choice_of_m() -> None:
     rule = Minimal(lambda n: 1 if n < 5 else n - 2)
     assert max_transitions(rule, 30, 40) == 29 * 40
-    assert not slides(rule)
     assert rounds(rule, [3] * 6) == [5, 6, 7]
     behind = forget_before(rule, 4)
     assert [checked_first_retained(behind, n, Evidence()) for n in (4, 5, 7)] == [

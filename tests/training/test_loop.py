@@ -201,17 +201,16 @@ def test_the_texts_reset_leaves_an_episode_without_data(
     assert (rows[2]["model_error"] is None) == (retained == 0)
 
 
-def test_theory_weight_depends_on_data_and_rule(
-    tiny: RunConfig, tmp_path: Path
-) -> None:
+def test_theory_weight_depends_on_the_data(tiny: RunConfig, tmp_path: Path) -> None:
     agent = {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
     weights = {}
-    for kind in ("keep_all", "window"):
-        settings = {"agent": agent, "forgetting": {"kind": kind}, "episodes": 2}
-        rows = run(overridden(tiny, settings), tmp_path / kind)
-        weights[kind] = rows[1]["optimism"]
-    # β ≥ B = 1, so λ = R_max·T·β/σ ≥ 1·8/0.01; the window's β has log(nT/δ).
-    assert weights["window"] > weights["keep_all"] > 800.0
+    for window in (1, 3):
+        rule = {"kind": "window", "window": window}
+        settings = {"agent": agent, "forgetting": rule, "episodes": 3}
+        rows = run(overridden(tiny, settings), tmp_path / str(window))
+        weights[window] = rows[2]["optimism"]
+    # β ≥ B = 1, so λ = R_max·T·β/σ ≥ 1·8/0.01; more data have more information.
+    assert weights[3] > weights[1] > 800.0
 
 
 def test_streams_differ_by_seed_purpose_and_place() -> None:

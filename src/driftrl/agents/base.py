@@ -34,8 +34,6 @@ class LearnContext:
     """Number n of the episode that the new policy will act in."""
     steps: int
     """Decisions T per episode."""
-    sliding: bool = False
-    """True if the forgetting rule drops one episode at a time, like a window."""
     collected: int = 0
     """Transitions of the episode that has just ended; sets the number of updates."""
     turned_over: bool = False

@@ -278,35 +278,38 @@ def _world_step(
 ) -> Callable[[Array, Array, int], tuple[Array, Array, Array]]:
     """Return one imagined step of a batch: next observations, rewards and bonuses.
 
-    States follow the mean of the ensemble, or a member that changes at every step.
+    States follow the mean of the ensemble, or a member that changes at every step; then
+    the bonus is estimated by that member and the next one.
     """
-    config, known = settings.config, settings.functions.next_obs
-    imagination = config.imagination
-    bonus_of = jax.vmap(bonus_named(imagination.bonus), in_axes=(ensemble.ROWS,))
+    known, asked = settings.functions.next_obs, members_asked(settings.config)
+    bonus = bonus_named(settings.config.imagination.bonus)
+    bonus_of = jax.vmap(bonus, in_axes=(ensemble.ROWS,))
 
     def step(obs: Array, actions: Array, turn: int) -> tuple[Array, Array, Array]:
-        if asks_one_member(config):
+        if asked == 1:
             after, rewards = ensemble.predict_in_turn(model, obs, actions, turn)
             if known is not None:
                 after = jax.vmap(known)(obs, actions, after)
             return after, rewards, jnp.zeros(len(obs), obs.dtype)
-        belief = ensemble.predict_batch(model, obs, actions)
+        if asked == 2:
+            belief = ensemble.predict_by_pairs(model, obs, actions, turn)
+        else:
+            belief = ensemble.predict_batch(model, obs, actions)
         if known is not None:
             axes = (0, 0, ensemble.ROWS)
             put = jax.vmap(partial(with_known, known), axes, ensemble.ROWS)
             belief = put(obs, actions, belief)
-        made = (belief.mean, belief.reward)
-        if imagination.dynamics == "member":
-            made = ensemble.in_turn(belief, turn)
-        return *made, bonus_of(belief)
+        return belief.mean, belief.reward, bonus_of(belief)
 
     return step
 
 
-def asks_one_member(config: EnsembleAgentConfig) -> bool:
-    """Return whether an imagined step needs the prediction of one member alone."""
+def members_asked(config: EnsembleAgentConfig) -> int:
+    """Return how many members predict an imagined step: one, two for a bonus, all."""
+    if config.imagination.dynamics == "mean":
+        return config.model.members
     greedy = config.optimism.rule == "constant" and config.optimism.weight == 0
-    return greedy and config.imagination.dynamics == "member"
+    return 1 if greedy else 2
 
 
 def start_rows(config: EnsembleAgentConfig) -> int:

@@ -23,7 +23,11 @@ from driftrl.config.gp import TheoryConfig
 from driftrl.errors import InputError, require, unknown_name
 from driftrl.models.networks import apply_gradients, safe_sqrt
 from driftrl.plugins import load_object
-from driftrl.theory.confidence import Setting, confidence_width, exploration_weight
+from driftrl.theory.confidence import (
+    Setting,
+    corrected_confidence_width,
+    exploration_weight,
+)
 
 # λ stays within these bounds, which only guard the exponential.
 LOG_WEIGHT_RANGE = (math.log(1e-8), math.log(1e8))
@@ -153,7 +157,11 @@ def theory_weight(
     context: LearnContext,
     settings: TheoryConfig,
 ) -> float:
-    """Return λ = R_max·T·β/σ, with β from the information gain of the data."""
+    """Return λ = R_max·T·β/σ, with the corrected β, from the gain of the data.
+
+    It holds for any forgetting rule and for all n at once: the data set may begin anew
+    at every episode, and the n-th gets the share 6/(π²n²) of the failure probability.
+    """
     setting = Setting(
         rkhs_bound=settings.rkhs_bound,
         noise_std=noise_std,
@@ -162,6 +170,7 @@ def theory_weight(
         steps=context.steps,
         reward_max=settings.reward_max,
     )
-    horizon = context.episode * context.steps if context.sliding else 1
-    width = confidence_width(setting, gain, horizon)
+    width = corrected_confidence_width(
+        setting, gain, (math.pi * context.episode) ** 2 / 6
+    )
     return float(exploration_weight(setting, width))

@@ -9,7 +9,6 @@ A rule may also have, where the defaults don't fit (see the functions of these n
 
     max_transitions(episodes, steps)   how many transitions it can retain at once
     turns_over(n, evidence)            whether its clock comes round before episode n
-    slides                             True if it drops one episode at a time
     decide(n, evidence)                m(n) and why, as a ``Decision``; it replaces
                                        first_retained and turns_over
 
@@ -204,11 +203,6 @@ def turns_over(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
     return checked_first_retained(rule, n, evidence) != before
 
 
-def slides(rule: ForgettingRule) -> bool:
-    """Return whether a rule drops one episode at a time, like a window."""
-    return bool(getattr(rule, "slides", False))
-
-
 @dataclass(frozen=True)
 class KeepAll:
     """Forget nothing, as SOMBRL does: m(n) = 1."""
@@ -272,7 +266,6 @@ class Window:
     """
 
     kind: ClassVar[str] = "window"
-    slides: ClassVar[bool] = True
 
     window: int = 10
     """Window size w, at least 1."""
@@ -348,18 +341,13 @@ class Doubling:
         held = start - 1 - self.span(epoch - 1) if epoch else 0
         return max(1, held, n - span)
 
-    @property
-    def slides(self) -> bool:
-        """True if the epochs have a window."""
-        return self.scheme == "window"
-
     def max_transitions(self, episodes: int, steps: int) -> int:
         """Return what the span of the last epoch holds."""
         return self.span(self.epoch(episodes)[0]) * steps
 
     def turns_over(self, n: int, evidence: Evidence) -> bool:
         """Return whether it forgets, or has collected what the window holds."""
-        if not self.slides:
+        if self.scheme == "reset":
             m = self.first_retained
             return m(n, evidence) != m(n - 1, evidence)
         epoch, start = self.epoch(n)
@@ -545,11 +533,6 @@ class Since:
         """Return m(n)."""
         retained = checked_first_retained(self.rule, n, evidence)
         return retained if n <= self.first else max(self.first, retained)
-
-    @property
-    def slides(self) -> bool:
-        """True if the other rule slides."""
-        return slides(self.rule)
 
     def max_transitions(self, episodes: int, steps: int) -> int:
         """Return what the other rule can retain."""

@@ -261,8 +261,7 @@ def predict_batch(
     # A copy for each member, as in ``regression_loss``.
     copies = jnp.broadcast_to(z, state.members.layers[0].bias.shape[:1] + z.shape)
     raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(state.members, copies)
-    rows = lambda part: jnp.broadcast_to(part, (len(z), *part.shape))
-    return _belief(state.members, jax.tree.map(rows, known), obs, raw)
+    return _belief(state.members, _for_rows(known, len(obs)), obs, raw)
 
 
 def predict_in_turn(
@@ -277,29 +276,53 @@ def predict_in_turn(
     member has them.
     """
     known = state.statistics
+    means = _in_turn(state, obs, actions, turn)[:, : len(known.output_mean)]
+    outputs = known.output_mean[None] + known.output_std[None] * means
+    return obs + outputs[:, :-1], outputs[:, -1]
+
+
+def predict_by_pairs(
+    state: EnsembleState,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    turn: int,
+) -> EnsemblePrediction:
+    """Predict a batch by two members a row: what one expects, and how they differ.
+
+    Mean and reward are those of ``predict_in_turn``.  Of the values v and v' of both,
+    σ = √((E − 1)/2E)·|v − v'|: averaged over all pairs, σ² is the variance of the E
+    members, at two fifths of the cost for five.
+    """
+    raw = jnp.stack([_in_turn(state, obs, actions, turn + more) for more in (0, 1)])
+    belief = _belief(state.members, _for_rows(state.statistics, len(obs)), obs, raw)
+    count = state.members.layers[0].bias.shape[0]
+    of_pair = math.sqrt(2.0 * (count - 1) / count)  # two members differ by 2σ of both
+    return belief._replace(
+        mean=belief.member_means[0],
+        reward=belief.member_rewards[0],
+        epistemic_std=of_pair * belief.epistemic_std,
+    )
+
+
+def _in_turn(
+    state: EnsembleState,
+    obs: Float[Array, "B S"],
+    actions: Float[Array, "B A"],
+    turn: int,
+) -> Float[Array, "B W"]:
+    """Return the output of the member whose turn it is with each row."""
+    known = state.statistics
     inputs = jnp.concatenate([obs, actions], axis=1)
     z = _normalised(inputs, known.input_mean, known.input_std)
     members = jax.tree.map(lambda leaf: jnp.roll(leaf, turn, axis=0), state.members)
     count = members.layers[0].bias.shape[0]
     shares = z.reshape(count, -1, z.shape[1])
     raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(members, shares)
-    means = raw.reshape(len(z), -1)[:, : len(known.output_mean)]
-    outputs = known.output_mean[None] + known.output_std[None] * means
-    return obs + outputs[:, :-1], outputs[:, -1]
+    return raw.reshape(len(z), -1)
 
 
-def in_turn(
-    belief: EnsemblePrediction, turn: int
-) -> tuple[Float[Array, "B S"], Float[Array, " B"]]:
-    """Return what ``predict_in_turn`` does, of a batch that all members predicted.
-
-    As a sum over the members: the gradient of an index would be much slower.
-    """
-    count, rows = belief.member_rewards.shape
-    member = (np.arange(rows) // (rows // count) - turn) % count
-    chosen = jax.nn.one_hot(member, count, axis=0, dtype=belief.reward.dtype)
-    obs = jnp.sum(chosen[:, :, None] * belief.member_means, axis=0)
-    return obs, jnp.sum(chosen * belief.member_rewards, axis=0)
+def _for_rows(known: Statistics, rows: int) -> Statistics:
+    return jax.tree.map(lambda part: jnp.broadcast_to(part, (rows, *part.shape)), known)
 
 
 def _belief(
@@ -387,7 +410,7 @@ def update(
 
 def _split(
     members: MLP, raw: Float[Array, "*R W"], statistics: Statistics
-) -> tuple[Float[Array, "*R O"], Float[Array, "*#R O"] | None]:
+) -> tuple[Float[Array, "*R O"], Float[Array, "*N O"] | None]:
     """Separate means from softly bounded log standard deviations, if there are any.
 
     log σ = l + softplus(h − softplus(h − s) − l) for the raw output s and the bounds

@@ -32,7 +32,6 @@ from driftrl.memory.forgetting import (
     EpisodeSummary,
     ForgettingRule,
     decide,
-    slides,
 )
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import Data, Episode, EpisodeRecord, Transition
@@ -260,7 +259,6 @@ class Learner:
         context = LearnContext(
             episode=following,
             steps=self._steps,
-            sliding=slides(rule),
             collected=len(episode),
             turned_over=self.decision.turned_over,
             updates=updates,

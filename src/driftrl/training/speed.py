@@ -25,7 +25,7 @@ from jaxtyping import Array
 from driftrl.agents import model_based
 from driftrl.agents.model_based import (
     ModelBasedAgent,
-    asks_one_member,
+    members_asked,
     model_batch,
     start_rows,
 )
@@ -59,8 +59,7 @@ def update_flops(config: EnsembleAgentConfig, sizes: tuple[int, int]) -> float:
     if config.policy_gradient == "model":
         seen = _Pass(model.sizes, config.model.members * model_batch(config))
         steps, rows = config.imagination.horizon, start_rows(config)
-        asked = 1 if asks_one_member(config) else config.model.members
-        model = _Pass(model.sizes, asked * rows)
+        model = _Pass(model.sizes, members_asked(config) * rows)
         actor = _Pass(actor.sizes, rows)
         critics = _Pass(critics.sizes, config.sac.critics * rows)
         # Through model and critics the gradient goes to their inputs alone.
