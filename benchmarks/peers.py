@@ -14,7 +14,7 @@ environment of its own that has driftrl as well; without it they are skipped.
 import argparse
 import json
 import os
-import tempfile
+import shutil
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -67,23 +67,26 @@ def config_of(method: str, drift: str, seed: int, episodes: int) -> RunConfig:
     return driftrl.configure(TASK, method, study.presets["laptop"] | changes)
 
 
-def ours(method: str, drift: str, seed: int, episodes: int) -> Evaluations:
-    """Run a method of driftrl."""
+def ours(
+    method: str, drift: str, seed: int, episodes: int, folder: Path
+) -> Evaluations:
+    """Run a method of driftrl, in a folder that holds the run in the end."""
     rows: list[tuple[float, float]] = []
     config = config_of(method, drift, seed, episodes)
-    with tempfile.TemporaryDirectory() as folder:
-        driftrl.run(
-            config,
-            Path(folder) / "run",
-            on_episode=lambda row: rows.append(
-                (float(row.return_eval or 0.0), time.process_time())
-            ),
-        )
+    shutil.rmtree(folder, ignore_errors=True)  # seconds are of whole runs
+    driftrl.run(
+        config,
+        folder,
+        on_episode=lambda row: rows.append(
+            (float(row.return_eval or 0.0), time.process_time())
+        ),
+    )
     yield from rows
 
 
-def peer(name: str, drift: str, seed: int, episodes: int) -> Evaluations:
+def peer(name: str, drift: str, seed: int, episodes: int, folder: Path) -> Evaluations:
     """Run an agent of Stable-Baselines Jax, which keeps all data."""
+    del folder
     import sbx  # pyright: ignore[reportMissingImports]
 
     kind, settings = PEERS[name]
@@ -113,7 +116,7 @@ def results(name: str, drift: str, seed: int, episodes: int, out: Path) -> list[
         return json.loads(file.read_text())["episodes"]
     run = peer if name in PEERS else ours
     rows: list[Any] = []
-    for row in run(name, drift, seed, episodes):
+    for row in run(name, drift, seed, episodes, out / "runs" / file.stem):
         rows.append(row)
         print(f"{file.stem}: {len(rows)}/{episodes} {row[0]:.0f}", end="\r", flush=True)
     facts = {"version": driftrl.__version__, "steps": 1000, "episodes": rows}
