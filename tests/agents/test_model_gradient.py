@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import Array
 
 from driftrl.agents import model_gradient, sac
-from driftrl.agents.model_gradient import World
+from driftrl.agents.model_gradient import Drawn, World
 from driftrl.agents.rollouts import Termination, never_terminates
 from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig, ImaginationConfig, SACConfig
@@ -22,6 +22,7 @@ CONFIG = EnsembleAgentConfig(
     imagination=ImaginationConfig(horizon=STEPS),
     sac=SACConfig(
         hidden=(8, 8),
+        critics=3,
         critic="bounded",
         activation="silu",
         batch_size=3,
@@ -31,6 +32,7 @@ CONFIG = EnsembleAgentConfig(
 )
 START = jnp.asarray([[0.4, -1.0], [2.0, 0.3], [-0.6, 0.1]], jnp.float32)
 KEY = jax.random.key(3)
+NOISE = jax.random.normal(KEY, (STEPS + 1, len(START), 1))
 
 
 def predict(obs: Array, action: Array) -> tuple[Array, Array, Array]:
@@ -57,13 +59,12 @@ def by_hand(
     state: SACState, actor: Any, ends: Termination, weight: float
 ) -> tuple[Array, Array]:
     """Return value and target of every start state, one row and step at a time."""
-    noise = jax.random.normal(jax.random.split(KEY)[0], (STEPS + 1, len(START), 1))
     alpha, gamma = 0.3, 0.9
     made, wanted = [], []
     for row, obs in enumerate(START):
         alive, total, first = jnp.ones(()), jnp.zeros(()), jnp.zeros(())
         draw = lambda obs, k, row=row: sac.policy(actor, (obs - 0.5) / 2.0).sample(
-            noise[k, row]
+            NOISE[k, row]
         )
         for k in range(STEPS):
             action, log_prob = draw(obs, k)
@@ -79,7 +80,8 @@ def by_hand(
         )[:, 0]
         future = alive * gamma**STEPS
         made.append(total + future * (q(state.critics).mean() - alpha * log_prob))
-        target = q(state.target_critics).min() - alpha * log_prob
+        # From the third critic on: the third and the first.
+        target = q(state.target_critics)[jnp.asarray([2, 0])].min() - alpha * log_prob
         wanted.append(total + alpha * first + future * target)
     return jnp.stack(made), jnp.stack(wanted)
 
@@ -117,8 +119,8 @@ def test_loss_target_and_gradient_by_hand(
 
     @jax.jit
     def both(actor: Any) -> tuple[Any, ...]:
-        where = world(ends=ends)
-        _, metrics, _ = model_gradient.update(state, where, START, CONFIG, KEY)
+        where, drawn = world(ends=ends), Drawn(NOISE, jnp.asarray(2))
+        _, metrics, _ = model_gradient.update(state, where, START, CONFIG, drawn)
         hand = lambda actor: by_hand(state, actor, ends, 0.7)
         slope = jax.grad(lambda actor: -hand(actor)[0].mean())(actor)
         return metrics, dict(seen), hand(actor), slope
@@ -157,12 +159,13 @@ def learned_action(weight: float) -> np.ndarray:
     """Return what is done in START after learning to stay at zero."""
     settings = replace(CONFIG.sac, learning_rate=3e-3, initial_temperature=1e-3)
     config = replace(CONFIG, sac=settings)
-    step = lambda state, key: (
-        model_gradient.update(state, world(weight), START, config, key)[0],
+    step = lambda state, drawn: (
+        model_gradient.update(state, world(weight), START, config, drawn)[0],
         None,
     )
-    keys = jax.random.split(KEY, 400)
-    state, _ = jax.lax.scan(step, initial(config), keys)
+    noise = jax.random.normal(KEY, (400, *NOISE.shape))
+    drawn = Drawn(noise, jnp.arange(400) % 3)
+    state, _ = jax.lax.scan(step, initial(config), drawn)
     normalised = jax.vmap(world().normalise)(START)
     return np.asarray(jax.vmap(partial(sac.act, state.actor, key=None))(normalised))
 

@@ -11,6 +11,7 @@ One update:
 The retained data are an argument: the forgetting rule is not the agent's business.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from driftrl.agents import model_gradient, sac
 from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
-from driftrl.agents.model_gradient import World
+from driftrl.agents.model_gradient import Drawn, World
 from driftrl.agents.optimism import (
     WeightState,
     bonus_named,
@@ -206,21 +207,24 @@ def _update_through_model(
 ) -> tuple[ModelBasedState, Metrics]:
     """Update the model, then the policy by its gradient through the model."""
     config, updates = settings.config, settings.config.learning.policy_updates
-    rows_key, model_key, policy_key, weight_key = jax.random.split(key, 4)
-    taught, each = model_batch(config), start_rows(config)
-    counts = np.array([config.model.steps * taught, updates * each])
-    rows = jax.random.randint(rows_key, (int(counts.sum()),), 0, replay.size)
-    for_model, for_policy = jnp.split(rows, [int(counts[0])])
-    for_model = for_model.reshape(-1, taught)
+    # Few draws of many numbers: each draw costs as much as a small product.
+    rows_key, noise_key, critic_key, weight_key = jax.random.split(key, 4)
+    members = config.model.members if config.model.separate_batches else 1
+    taught = (config.model.steps, members, model_batch(config))
+    started = (updates, start_rows(config))
+    shape = (math.prod(taught) + math.prod(started),)
+    rows = jax.random.randint(rows_key, shape, 0, replay.size)
+    for_model, for_policy = jnp.split(rows, [math.prod(taught)])
+    for_model, for_policy = for_model.reshape(taught), for_policy.reshape(started)
 
     def fit(
-        state: ModelBasedState, given: tuple[Int[Array, " B"], Key[Array, ""]]
+        state: ModelBasedState, rows: Int[Array, "E B"]
     ) -> tuple[ModelBasedState, Array]:
-        rows, key = given
-        return _update_model(state, replay, replay.take(rows), config, key)
+        batch = replay.take(rows)
+        one = jax.tree.map(lambda leaf: leaf[0], batch)
+        return _fit_model(state, one if members == 1 else batch, one, config)
 
-    keys = jax.random.split(model_key, config.model.steps)
-    state, model_loss = jax.lax.scan(fit, state, (for_model, keys))
+    state, model_loss = jax.lax.scan(fit, state, for_model)
     world = World(
         step=_world_step(state.model, settings),
         terminated=_ends(state, settings),
@@ -230,21 +234,24 @@ def _update_through_model(
     )
 
     def step(
-        carry: tuple[SACState, MLP], given: tuple[Int[Array, " B"], Key[Array, ""]]
+        carry: tuple[SACState, MLP], given: tuple[Int[Array, " B"], Drawn]
     ) -> tuple[tuple[SACState, MLP], tuple[sac.Metrics, Array]]:
         policy, average = carry
-        rows, key = given
+        rows, drawn = given
         start = replay.take(rows).obs
         policy, metrics, bonus = model_gradient.update(
-            policy, world, start, config, key
+            policy, world, start, config, drawn
         )
         average = polyak_update(policy.actor, average, config.sac.tau)
         return (policy, average), (metrics, bonus)
 
-    keys = jax.random.split(policy_key, updates)
-    given = (for_policy.reshape(updates, each), keys)
+    actions, steps = replay.rows.actions.shape[1], config.imagination.horizon
+    noise = jax.random.normal(noise_key, (updates, steps + 1, started[1], actions))
+    drawn = Drawn(
+        noise, jax.random.randint(critic_key, (updates,), 0, config.sac.critics)
+    )
     carry = (state.policy, state.average_actor)
-    (policy, average), seen = jax.lax.scan(step, carry, given)
+    (policy, average), seen = jax.lax.scan(step, carry, (for_policy, drawn))
     metrics, bonus = jax.tree.map(jnp.mean, seen)
     state = replace(state, policy=policy, average_actor=average)
     if config.optimism.rule == "tuned":
@@ -254,7 +261,7 @@ def _update_through_model(
                 lambda obs, key, actor=actor: sac.sample_action(
                     actor, world.normalise(obs), key
                 ),
-                replay.take(for_model[-1]).obs,
+                replay.take(for_model[-1, 0]).obs,
                 weight_key,
             )
             for actor in (policy.actor, average)
@@ -348,12 +355,19 @@ def _update_model(
     if config.model.separate_batches:
         shape = (config.model.members, model_batch(config))
         batch = replay.take(jax.random.randint(key, shape, 0, replay.size))
+    return _fit_model(state, batch, collected, config)
+
+
+def _fit_model(
+    state: ModelBasedState, batch: Batch, shared: Batch, config: EnsembleAgentConfig
+) -> tuple[ModelBasedState, Float[Array, ""]]:
+    """Take a step of the ensemble, and of the termination on the ``shared`` batch."""
     model, loss = ensemble.update(state.model, _samples(batch), config.model)
     ends = state.termination
     if ends is not None:
-        parts = (collected.obs, collected.actions, collected.next_obs)
+        parts = (shared.obs, shared.actions, shared.next_obs)
         inputs = jnp.concatenate(parts, axis=1)
-        ends = termination.update(ends, inputs, collected.terminated, config.model)
+        ends = termination.update(ends, inputs, shared.terminated, config.model)
     return replace(state, model=model, termination=ends), loss
 
 

@@ -11,7 +11,7 @@ ensemble.  With m_k = 1 while the task has not ended and soft rewards
 
 The first is J(π, μ) + λ·Σ(π, μ) of the paper (eq:optimistic_objective) for K steps,
 with a critic for the rest; its gradient goes through dynamics, reward and bonus.  One
-rollout serves both losses; the pair of critics is drawn anew for every update.
+rollout serves both losses; another pair of critics is taken for every update.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,22 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int
 
 from driftrl.agents import sac
 from driftrl.agents.rollouts import Reward, Termination
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.models.networks import MLP
+
+
+class Drawn(NamedTuple):
+    """The random numbers of one update."""
+
+    noise: Float[Array, "K1 B A"]
+    """Standard normal, for the actions."""
+    critic: Int[Array, ""]
+    """The first critic of the pair."""
 
 
 class World(NamedTuple):
@@ -63,19 +72,18 @@ def update(
     world: World,
     start: Float[Array, "B S"],
     config: EnsembleAgentConfig,
-    key: Key[Array, ""],
+    drawn: Drawn,
 ) -> tuple[SACState, Metrics, Float[Array, ""]]:
     """Take one step of critics, actor and temperature; return the mean bonus as well.
 
     ``start`` are plain observations.
     """
     settings, steps = config.sac, config.imagination.horizon
-    rollout_key, pair_key = jax.random.split(key)
     temperature = jnp.exp(state.log_temperature)
     discounts = settings.discount ** jnp.arange(steps, dtype=start.dtype)[:, None]
 
     def objective(actor: MLP) -> tuple[Array, tuple[Imagined, Array]]:
-        seen = imagine(actor, world, start, temperature, steps, rollout_key)
+        seen = imagine(actor, world, start, temperature, drawn.noise)
         total = jnp.sum(discounts * seen.alive[:-1] * seen.soft, axis=0)
         q = sac.values(state, state.critics, seen.last_obs, seen.last_actions, settings)
         end = jnp.mean(q, axis=0) - temperature * seen.log_prob[-1]
@@ -88,8 +96,10 @@ def update(
     q = sac.values(
         state, state.target_critics, seen.last_obs, seen.last_actions, settings
     )
-    pair = q[jax.random.permutation(pair_key, len(q))[:2]] if len(q) > 2 else q
-    end = jnp.min(pair, axis=0) - temperature * seen.log_prob[-1]
+    end = (
+        jnp.min(jnp.roll(q, -drawn.critic, axis=0)[:2], axis=0)
+        - temperature * seen.log_prob[-1]
+    )
     # Without the entropy of the first action, which the critics are asked about.
     target = total + temperature * seen.log_prob[0]
     target = target + settings.discount**steps * seen.alive[-1] * end
@@ -108,19 +118,16 @@ def imagine(
     world: World,
     start: Float[Array, "B S"],
     temperature: Float[Array, ""],
-    steps: int,
-    key: Key[Array, ""],
+    noise: Float[Array, "K1 B A"],
 ) -> Imagined:
     """Follow the policy for K steps in the model, differentiably.
 
     The steps are unrolled: a scan would copy what the gradient needs.
     """
-    shape = (steps + 1, len(start), actor.layers[-1].bias.shape[0] // 2)
-    noise = jax.random.normal(key, shape, start.dtype)
     obs, alive = start, [jnp.ones(len(start), start.dtype)]
     drawn = [sac.draw(actor, jax.vmap(world.normalise)(obs), noise[0])]
     soft, bonuses = [], []
-    for step in range(steps):
+    for step in range(len(noise) - 1):
         actions, log_prob = drawn[-1]
         next_obs, rewards, bonus = world.step(obs, actions, step)
         if world.reward is not None:
