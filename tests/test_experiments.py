@@ -5,13 +5,15 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
 from tests.factories import record, script
 
-from driftrl.config.toml import to_dict, toml_text
+from driftrl.config.toml import from_dict, to_dict, toml_text
 from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
 from driftrl.records import RecordWriter
+from driftrl.training.study import Study
 from driftrl.types import Episode
 
 ROOT = Path(__file__).parents[1]
@@ -126,3 +128,36 @@ def test_bound_beside_regret(tmp_path: Path) -> None:
     (column,) = bound.columns_of(tmp_path, ORACLE)
     np.testing.assert_array_equal(column.regret, np.full((1, 5), 2.0))
     assert np.all(np.diff(column.mean("drift")) >= 0) and out.is_file()
+
+
+def test_regret_relative_to_the_best_fixed_choice(tmp_path: Path) -> None:
+    """w=2 is the best fixed one with 12 + 8; adaptive has 6 + 10, so 0.5 and 1.25."""
+    script_of = script("adaptive_forgetting")
+    rows = [
+        {"episode": 3, "method": name, "seed": seed, "cumulative_regret": value}
+        for name, values in {
+            "sombrl": (30.0, 40.0),
+            "sw-ombrl w=2": (12.0, 8.0),
+            "adaptive": (6.0, 10.0),
+        }.items()
+        for seed, value in enumerate(values)
+    ]
+    table = script_of.relative_regret(polars.DataFrame(rows))
+    found = {row["method"]: row for row in table.iter_rows(named=True)}
+    assert [name for name, row in found.items() if row["best"]] == ["sw-ombrl w=2"]
+    assert found["adaptive"]["relative"] == pytest.approx((0.5 + 1.25) / 2)
+    # t with one degree of freedom is 12.706, and the standard error 0.375.
+    assert found["adaptive"]["high"] == pytest.approx(0.875 + 12.706 * 0.375, rel=1e-4)
+    assert found["sombrl"]["relative"] == pytest.approx((2.5 + 5.0) / 2)
+    script_of.draw({"none": table}, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("task", ["pendulum", "pendulum-decay"])
+def test_studies_of_adaptive_forgetting_are_complete(task: str) -> None:
+    experiment = script("adaptive_forgetting")
+    for drift in experiment.drifts_of(task):
+        runs = from_dict(Study, experiment.study_of(task, drift, [0])).runs()
+        assert len(runs) == 13 and len({run.drift for run in runs}) == 1
+        moved = {runs[0].drift(n) for n in range(1, runs[0].episodes + 1)}
+        assert (len(moved) == 1) == (drift == "none")
