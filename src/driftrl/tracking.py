@@ -31,7 +31,7 @@ GROUPS = {
     "drift": ("theta",),
     "model": (
         *("model_error", "coverage", "epistemic_std", "predictive_loss"),
-        *("error_quantile", "interval_scale"),
+        *("error_quantile", "interval_scale", "noise_free_error"),
     ),
     "agent": ("optimism", "bonus", "temperature", "entropy", "q", "soft_reset"),
     "loss": ("model_loss", "critic_loss"),

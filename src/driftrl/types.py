@@ -130,6 +130,8 @@ class EpisodeRecord:
     """95 % quantile of |error|/σ, over steps and outputs, before σ is scaled."""
     interval_scale: float | None = None
     """Factor of the stated σ, by which μ ± 2σ held 95 % of the last episodes."""
+    noise_free_error: float | None = None
+    """``model_error`` without what the model takes for noise; 0 if that explains it."""
     last_change: int | None = None
     """First episode after the last change that the forgetting rule has located, 1 if
     none; None where it looks for none, as in the columns below."""

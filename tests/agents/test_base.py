@@ -21,6 +21,8 @@ def test_prediction_metrics_by_hand_and_against_scipy() -> None:
     spread = (next_obs - obs).std(axis=0)
     error = (next_obs - mean) / spread
     assert found.model_error == pytest.approx(np.sqrt((error**2).mean()))
+    explained = (error**2).mean() - ((aleatoric / spread) ** 2).mean()
+    assert found.noise_free_error == pytest.approx(np.sqrt(explained))
     assert found.coverage == np.mean(np.abs(next_obs - mean) <= 2 * total)
     norms = np.linalg.norm(epistemic / spread, axis=1)
     assert found.epistemic_std == pytest.approx(norms.mean())
@@ -31,6 +33,7 @@ def test_a_state_that_does_not_change_is_measured_in_its_own_units() -> None:
     episode = Episode(obs, obs, np.zeros(2), obs, False)
     found = prediction_metrics(episode, obs + 0.5, obs + 0.3, obs + 0.4)
     assert found.model_error == pytest.approx(0.5)
+    assert found.noise_free_error == pytest.approx(0.3)
     # Half a nat for one standard deviation: ½ + log ½ + ½ log 2π.
     assert found.predictive_loss == pytest.approx(0.5 - np.log(2) + 0.918938533)
 

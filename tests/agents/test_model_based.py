@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from driftrl.agents import model_based, sac
+from driftrl.agents import model_based, model_gradient, sac
+from driftrl.agents import replay as replays
 from driftrl.agents.model_based import (
     ModelBasedAgent,
     ModelBasedState,
     Settings,
     current_weight,
     mean_bonus,
-    statistics_of,
 )
 from driftrl.agents.model_free import train_steps
-from driftrl.agents.replay import DeviceReplay, device_replay
+from driftrl.agents.replay import DeviceReplay, device_replay, statistics_of
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import (
     DeepOptimismConfig,
@@ -182,8 +182,8 @@ def test_what_is_known_is_imagined_exactly() -> None:
         imagination = replace(THROUGH_MODEL.imagination, dynamics="member")
         config = replace(THROUGH_MODEL, optimism=optimism, imagination=imagination)
         model = agent(config).refresh(fresh(config), replay_of(6)).model
-        settings = Settings(config, TaskFunctions(next_obs=known))
-        after, _, bonus = model_based._world_step(model, settings)(obs, actions, 1)
+        step = model_gradient.world_step(model, config, known)
+        after, _, bonus = step(obs, actions, 1)
         plain = ensemble.predict_by_pairs(model, obs, actions, 1)
         np.testing.assert_allclose(after[:, 1], actions[:, 0])
         np.testing.assert_allclose(after[:, 0], plain.mean[:, 0], rtol=1e-6)
@@ -328,8 +328,8 @@ def measure(
     """Return statistics of a short ring, computed at once or in blocks of 8 rows."""
     compiled = statistics_of
     if request.param == "in blocks":
-        monkeypatch.setattr(model_based, "_MEASURED_AT_ONCE", 0)
-        monkeypatch.setattr(model_based, "_BLOCK", 8)
+        monkeypatch.setattr(replays, "_MEASURED_AT_ONCE", 0)
+        monkeypatch.setattr(replays, "_BLOCK", 8)
         compiled = jax.jit(lambda *given: unwrap(statistics_of)(*given))
     yield compiled
 

@@ -56,6 +56,7 @@ class ModelMetrics:
     epistemic_std: float | None = None
     predictive_loss: float | None = None
     error_quantile: float | None = None
+    noise_free_error: float | None = None
     interval_scale: float | None = None
 
 
@@ -71,20 +72,24 @@ def prediction_metrics(
     Error and epistemic std are in units of the spread of the true changes.  The stated
     σ is ``scale``·√(epistemic² + aleatoric²): coverage is the share within ± 2σ, and
     the predictive loss −log N(x'; mean, σ²) in nats, summed over the state's
-    dimensions, averaged over transitions.  The quantile is without the scale.
+    dimensions, averaged over transitions.  The quantile is without the scale, and the
+    noise-free error without what the model takes for noise, √(mean error² − mean σ²).
     """
     spread = (episode.next_obs - episode.obs).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     error = np.abs(episode.next_obs - mean)
+    explained = np.mean((aleatoric_std / spread) ** 2)
+    squared = np.mean((error / spread) ** 2)
     total = np.sqrt(epistemic_std**2 + aleatoric_std**2)
     stated = scale * total
     loss = 0.5 * (error / stated) ** 2 + np.log(stated) + 0.5 * np.log(2.0 * np.pi)
     return ModelMetrics(
-        model_error=float(np.sqrt(np.mean((error / spread) ** 2))),
+        model_error=float(np.sqrt(squared)),
         coverage=float(np.mean(error <= 2.0 * stated)),
         epistemic_std=float(np.mean(np.linalg.norm(epistemic_std / spread, axis=1))),
         predictive_loss=float(np.mean(loss.sum(axis=1))),
         error_quantile=float(np.quantile(error / total, 0.95)),
+        noise_free_error=float(np.sqrt(max(squared - explained, 0.0))),
         interval_scale=scale,
     )
 

@@ -8,6 +8,9 @@ One update:
    with the reward r + λ·b and b the bonus of the transition;
 4. if λ is tuned, one step of it.
 
+With ``policy_gradient = "model"`` the policy's updates are instead those of
+``driftrl.agents.model_gradient``.
+
 The retained data are an argument: the forgetting rule is not the agent's business.
 """
 
@@ -26,7 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from driftrl.agents import model_gradient, sac
 from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
-from driftrl.agents.model_gradient import Drawn, World
+from driftrl.agents.model_gradient import World, start_rows, world_step
 from driftrl.agents.optimism import (
     WeightState,
     bonus_named,
@@ -36,24 +39,25 @@ from driftrl.agents.optimism import (
     tune,
     with_weight,
 )
-from driftrl.agents.replay import Batch, DeviceReplay
+from driftrl.agents.replay import Batch, DeviceReplay, samples_of, statistics_of
 from driftrl.agents.rollouts import (
     Predict,
     TaskFunctions,
     Termination,
+    check_functions,
     imagine,
     known_part,
     never_terminates,
+    required_functions,
     with_known,
 )
 from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.errors import EnvironmentFault, InputError, require
+from driftrl.errors import EnvironmentFault
 from driftrl.models import ensemble, termination
 from driftrl.models.ensemble import (
     EnsemblePrediction,
     EnsembleState,
-    Samples,
     Statistics,
 )
 from driftrl.models.networks import MLP, mix, polyak_update, refit_inputs
@@ -62,10 +66,6 @@ from driftrl.types import Data, Episode
 
 # Rows that all members predict at once: a million would fill the memory.
 _PREDICTED_AT_ONCE = 2**15
-# Rows whose statistics are computed at once.  More are summed in blocks: at once they
-# would need twice their own memory, and as much time when nearly empty.
-_MEASURED_AT_ONCE = 2**17
-_BLOCK = 2**13
 
 
 BonusOf = Callable[[Array, Array], Array]
@@ -105,49 +105,6 @@ class Settings(NamedTuple):
 
 
 # ---- normalisation -----------------------------------------------------------------
-
-
-def _samples(rows: Batch) -> Samples:
-    return ensemble.samples_of(rows.obs, rows.actions, rows.rewards, rows.next_obs)
-
-
-@jax.jit
-def statistics_of(replay: DeviceReplay) -> Statistics:
-    """Return mean and spread of the transitions, summed in their order.
-
-    So the result does not depend on where the ring starts, bit for bit.
-    """
-    if replay.capacity <= _MEASURED_AT_ONCE:
-        return ensemble.statistics(_samples(replay.ordered()), replay.size)
-    # Subtract the first row, so that a large offset costs no precision.
-    first = _samples(replay.take(jnp.zeros(1, jnp.int32)))
-    shift = _mean(replay, first, lambda value: value)
-    mean = jax.tree.map(jnp.add, first, shift)
-    variance = _mean(replay, mean, jnp.square)
-    mean, variance = (jax.tree.map(lambda row: row[0], row) for row in (mean, variance))
-    return ensemble.statistics_from(mean, variance, replay.size)
-
-
-def _mean(
-    replay: DeviceReplay, origin: Samples, term: Callable[[Array], Array]
-) -> Samples:
-    """Return the mean of term(x − origin), of every column, as one row."""
-
-    def add(block: Int[Array, ""], sums: Samples) -> Samples:
-        numbers = block * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
-        valid = (numbers < replay.size)[:, None]
-
-        def grown(total: Array, values: Array, start: Array) -> Array:
-            terms = jnp.where(valid, term(values - start), 0.0)
-            return total + jnp.sum(terms, axis=0, keepdims=True)
-
-        return jax.tree.map(grown, sums, _samples(replay.take(numbers)), origin)
-
-    blocks = (replay.size + _BLOCK - 1) // _BLOCK
-    zeros = jax.tree.map(jnp.zeros_like, origin)
-    sums = jax.lax.fori_loop(0, blocks, add, zeros)
-    count = jnp.maximum(replay.size, 1).astype(jnp.float32)
-    return jax.tree.map(lambda total: total / count, sums)
 
 
 @jax.jit
@@ -226,33 +183,19 @@ def _update_through_model(
 
     state, model_loss = jax.lax.scan(fit, state, for_model)
     world = World(
-        step=_world_step(state.model, settings),
+        step=world_step(state.model, config, settings.functions.next_obs),
         terminated=_ends(state, settings),
         reward=settings.functions.reward,
         weight=current_weight(state, config),
         normalise=state.model.statistics.normalised_obs,
     )
-
-    def step(
-        carry: tuple[SACState, MLP], given: tuple[Int[Array, " B"], Drawn]
-    ) -> tuple[tuple[SACState, MLP], tuple[sac.Metrics, Array]]:
-        policy, average = carry
-        rows, drawn = given
-        start = replay.take(rows).obs
-        policy, metrics, bonus = model_gradient.update(
-            policy, world, start, config, drawn
-        )
-        average = polyak_update(policy.actor, average, config.sac.tau)
-        return (policy, average), (metrics, bonus)
-
-    actions, steps = replay.rows.actions.shape[1], config.imagination.horizon
-    noise = jax.random.normal(noise_key, (updates, steps + 1, started[1], actions))
-    drawn = Drawn(
-        noise, jax.random.randint(critic_key, (updates,), 0, config.sac.critics)
+    policy, average, metrics, bonus = model_gradient.train(
+        (state.policy, state.average_actor),
+        world,
+        replay.take(for_policy).obs,
+        config,
+        (noise_key, critic_key),
     )
-    carry = (state.policy, state.average_actor)
-    (policy, average), seen = jax.lax.scan(step, carry, (for_policy, drawn))
-    metrics, bonus = jax.tree.map(jnp.mean, seen)
     state = replace(state, policy=policy, average_actor=average)
     if config.optimism.rule == "tuned":
         current, reference = (
@@ -278,54 +221,6 @@ def _predict(model: EnsembleState, settings: Settings) -> Predict:
     if known is None:
         return predict
     return lambda obs, action: with_known(known, obs, action, predict(obs, action))
-
-
-def _world_step(
-    model: EnsembleState, settings: Settings
-) -> Callable[[Array, Array, int], tuple[Array, Array, Array]]:
-    """Return one imagined step of a batch: next observations, rewards and bonuses.
-
-    States follow the mean of the ensemble, or a member that changes at every step; then
-    the bonus is estimated by that member and the next one.
-    """
-    known, asked = settings.functions.next_obs, members_asked(settings.config)
-    bonus = bonus_named(settings.config.imagination.bonus)
-    bonus_of = jax.vmap(bonus, in_axes=(ensemble.ROWS,))
-
-    def step(obs: Array, actions: Array, turn: int) -> tuple[Array, Array, Array]:
-        if asked == 1:
-            after, rewards = ensemble.predict_in_turn(model, obs, actions, turn)
-            if known is not None:
-                after = jax.vmap(known)(obs, actions, after)
-            return after, rewards, jnp.zeros(len(obs), obs.dtype)
-        if asked == 2:
-            belief = ensemble.predict_by_pairs(model, obs, actions, turn)
-        else:
-            belief = ensemble.predict_batch(model, obs, actions)
-        if known is not None:
-            axes = (0, 0, ensemble.ROWS)
-            put = jax.vmap(partial(with_known, known), axes, ensemble.ROWS)
-            belief = put(obs, actions, belief)
-        return belief.mean, belief.reward, bonus_of(belief)
-
-    return step
-
-
-def members_asked(config: EnsembleAgentConfig) -> int:
-    """Return how many members predict an imagined step: one, two for a bonus, all."""
-    if config.imagination.dynamics == "mean":
-        return config.model.members
-    greedy = config.optimism.rule == "constant" and config.optimism.weight == 0
-    return 1 if greedy else 2
-
-
-def start_rows(config: EnsembleAgentConfig) -> int:
-    """Return from how many states the policy is rolled out in one update.
-
-    Members share them equally.
-    """
-    count, batch = config.model.members, config.sac.batch_size
-    return max(1, batch // count) * count
 
 
 def model_batch(config: EnsembleAgentConfig) -> int:
@@ -362,7 +257,7 @@ def _fit_model(
     state: ModelBasedState, batch: Batch, shared: Batch, config: EnsembleAgentConfig
 ) -> tuple[ModelBasedState, Float[Array, ""]]:
     """Take a step of the ensemble, and of the termination on the ``shared`` batch."""
-    model, loss = ensemble.update(state.model, _samples(batch), config.model)
+    model, loss = ensemble.update(state.model, samples_of(batch), config.model)
     ends = state.termination
     if ends is not None:
         parts = (shared.obs, shared.actions, shared.next_obs)
@@ -484,8 +379,8 @@ class ModelBasedAgent(SACAgent):
         """
         super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
-        functions = _required_functions(config, functions or TaskFunctions())
-        _check_functions(functions, sizes, config.policy_gradient)
+        functions = required_functions(config, functions or TaskFunctions())
+        check_functions(functions, sizes, config.policy_gradient)
         self._settings = Settings(config, functions)
         known = np.zeros(sizes[0], bool)
         if functions.next_obs is not None:
@@ -599,59 +494,6 @@ class ModelBasedAgent(SACAgent):
             float(gain), float(noise), self._sizes[0], context, optimism.theory
         )
         return replace(state, weight=with_weight(state.weight, weight))
-
-
-def _required_functions(
-    config: EnsembleAgentConfig, functions: TaskFunctions
-) -> TaskFunctions:
-    """Keep only the task functions that the config asks for."""
-    settings = config.imagination
-    require(
-        settings.termination != "known" or functions.termination is not None,
-        "agent.imagination.termination = 'known' needs a termination function, and "
-        "this task has none. Choose 'learned' if it can terminate, or 'absent' if it "
-        "never does.",
-    )
-    require(
-        settings.reward != "known" or functions.reward is not None,
-        "agent.imagination.reward = 'known' needs a reward function, and this task has "
-        "none. Choose 'learned'.",
-    )
-    return TaskFunctions(
-        termination=functions.termination if settings.termination == "known" else None,
-        reward=functions.reward if settings.reward == "known" else None,
-        next_obs=functions.next_obs,
-    )
-
-
-def _check_functions(
-    functions: TaskFunctions, sizes: tuple[int, int], gradient: str
-) -> None:
-    """Refuse task functions that JAX can't trace, or not differentiate if it has to."""
-    states, actions = (jnp.full(size, 0.1) for size in sizes)
-    step = (states, actions, states)
-    for name, function in functions._asdict().items():
-        if function is None:
-            continue
-        differentiate = name == "reward" and gradient == "model"
-        try:
-            if differentiate:
-                slopes = jax.jit(jax.grad(function, argnums=(0, 1, 2)))(*step)
-                finite = all(bool(jnp.isfinite(slope).all()) for slope in slopes)
-                require(finite, "its slope is not finite")
-            else:
-                jax.eval_shape(function, *step)
-        except Exception as error:
-            verb = "differentiate" if differentiate else "trace"
-            instead = (
-                f"agent.imagination.{name} = 'learned'"
-                + " or agent.policy_gradient = 'critic'" * differentiate
-            )
-            raise InputError(
-                f"JAX can't {verb} the task's {name} function "
-                f"({type(error).__name__}: {str(error).splitlines()[0]}). Write it "
-                f"with jax.numpy on floating-point numbers, or choose {instead}."
-            ) from error
 
 
 def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePrediction:

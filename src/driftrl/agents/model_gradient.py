@@ -15,17 +15,21 @@ rollout serves both losses; another pair of critics is taken for every update.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from driftrl.agents import sac
-from driftrl.agents.rollouts import Reward, Termination
+from driftrl.agents.optimism import bonus_named
+from driftrl.agents.rollouts import NextObs, Reward, Termination, with_known
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import EnsembleAgentConfig
-from driftrl.models.networks import MLP
+from driftrl.models import ensemble
+from driftrl.models.ensemble import EnsembleState
+from driftrl.models.networks import MLP, polyak_update
 
 
 class Drawn(NamedTuple):
@@ -65,6 +69,84 @@ class Imagined(NamedTuple):
     last_obs: Float[Array, "B S"]
     """Normalised."""
     last_actions: Float[Array, "B A"]
+
+
+def world_step(
+    model: EnsembleState, config: EnsembleAgentConfig, known: NextObs | None
+) -> Callable[[Array, Array, int], tuple[Array, Array, Array]]:
+    """Return one imagined step of a batch: next observations, rewards and bonuses.
+
+    States follow the mean of the ensemble, or a member that changes at every step; then
+    the bonus is estimated by that member and the next one.
+    """
+    asked, bonus = members_asked(config), bonus_named(config.imagination.bonus)
+    bonus_of = jax.vmap(bonus, in_axes=(ensemble.ROWS,))
+
+    def step(obs: Array, actions: Array, turn: int) -> tuple[Array, Array, Array]:
+        if asked == 1:
+            after, rewards = ensemble.predict_in_turn(model, obs, actions, turn)
+            if known is not None:
+                after = jax.vmap(known)(obs, actions, after)
+            return after, rewards, jnp.zeros(len(obs), obs.dtype)
+        if asked == 2:
+            belief = ensemble.predict_by_pairs(model, obs, actions, turn)
+        else:
+            belief = ensemble.predict_batch(model, obs, actions)
+        if known is not None:
+            axes = (0, 0, ensemble.ROWS)
+            put = jax.vmap(partial(with_known, known), axes, ensemble.ROWS)
+            belief = put(obs, actions, belief)
+        return belief.mean, belief.reward, bonus_of(belief)
+
+    return step
+
+
+def members_asked(config: EnsembleAgentConfig) -> int:
+    """Return how many members predict an imagined step: one, two for a bonus, all."""
+    if config.imagination.dynamics == "mean":
+        return config.model.members
+    greedy = config.optimism.rule == "constant" and config.optimism.weight == 0
+    return 1 if greedy else 2
+
+
+def start_rows(config: EnsembleAgentConfig) -> int:
+    """Return from how many states the policy is rolled out in one update.
+
+    Members share them equally.
+    """
+    count, batch = config.model.members, config.sac.batch_size
+    return max(1, batch // count) * count
+
+
+def train(
+    learned: tuple[SACState, MLP],
+    world: World,
+    starts: Float[Array, "U B S"],
+    config: EnsembleAgentConfig,
+    keys: tuple[Key[Array, ""], Key[Array, ""]],
+) -> tuple[SACState, MLP, Metrics, Float[Array, ""]]:
+    """Take U updates of the policy and its average, from plain observations.
+
+    Returns the mean metrics and bonus as well.
+    """
+    updates, count, _ = starts.shape
+    actions = learned[1].layers[-1].bias.shape[0] // 2
+    shape = (updates, config.imagination.horizon + 1, count, actions)
+    drawn = Drawn(
+        noise=jax.random.normal(keys[0], shape),
+        critic=jax.random.randint(keys[1], (updates,), 0, config.sac.critics),
+    )
+
+    def step(
+        carry: tuple[SACState, MLP], given: tuple[Float[Array, "B S"], Drawn]
+    ) -> tuple[tuple[SACState, MLP], tuple[Metrics, Array]]:
+        policy, average = carry
+        policy, metrics, bonus = update(policy, world, given[0], config, given[1])
+        average = polyak_update(policy.actor, average, config.sac.tau)
+        return (policy, average), (metrics, bonus)
+
+    learned, seen = jax.lax.scan(step, learned, (starts, drawn))
+    return *learned, *jax.tree.map(jnp.mean, seen)
 
 
 def update(

@@ -6,6 +6,7 @@ episode costs only its own length: new transitions are written in place, and for
 moves the start.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -14,8 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from driftrl.models import ensemble
+from driftrl.models.ensemble import Samples, Statistics
 from driftrl.types import Data, Transition
 
+# Rows whose statistics are computed at once.  More are summed in blocks: at once they
+# would need twice their own memory, and as much time when nearly empty.
+_MEASURED_AT_ONCE = 2**17
+_BLOCK = 2**13
 _SMALLEST_CHUNK = 1000  # rows per write: a call costs more than these rows
 
 
@@ -158,3 +165,47 @@ def _written(
     return jax.tree.map(
         lambda column, new: column.at[places].set(new, mode="drop"), columns, rows
     )
+
+
+def samples_of(rows: Batch) -> Samples:
+    """Return inputs and outputs of the model, of transitions."""
+    return ensemble.samples_of(rows.obs, rows.actions, rows.rewards, rows.next_obs)
+
+
+@jax.jit
+def statistics_of(replay: DeviceReplay) -> Statistics:
+    """Return mean and spread of the transitions, summed in their order.
+
+    So the result does not depend on where the ring starts, bit for bit.
+    """
+    if replay.capacity <= _MEASURED_AT_ONCE:
+        return ensemble.statistics(samples_of(replay.ordered()), replay.size)
+    # Subtract the first row, so that a large offset costs no precision.
+    first = samples_of(replay.take(jnp.zeros(1, jnp.int32)))
+    shift = _mean(replay, first, lambda value: value)
+    mean = jax.tree.map(jnp.add, first, shift)
+    variance = _mean(replay, mean, jnp.square)
+    mean, variance = (jax.tree.map(lambda row: row[0], row) for row in (mean, variance))
+    return ensemble.statistics_from(mean, variance, replay.size)
+
+
+def _mean(
+    replay: DeviceReplay, origin: Samples, term: Callable[[Array], Array]
+) -> Samples:
+    """Return the mean of term(x − origin), of every column, as one row."""
+
+    def add(block: Int[Array, ""], sums: Samples) -> Samples:
+        numbers = block * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
+        valid = (numbers < replay.size)[:, None]
+
+        def grown(total: Array, values: Array, start: Array) -> Array:
+            terms = jnp.where(valid, term(values - start), 0.0)
+            return total + jnp.sum(terms, axis=0, keepdims=True)
+
+        return jax.tree.map(grown, sums, samples_of(replay.take(numbers)), origin)
+
+    blocks = (replay.size + _BLOCK - 1) // _BLOCK
+    zeros = jax.tree.map(jnp.zeros_like, origin)
+    sums = jax.lax.fori_loop(0, blocks, add, zeros)
+    count = jnp.maximum(replay.size, 1).astype(jnp.float32)
+    return jax.tree.map(lambda total: total / count, sums)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from driftrl.agents.optimism import bonus_named
-from driftrl.config.deep import ImaginationConfig
+from driftrl.config.deep import EnsembleAgentConfig, ImaginationConfig
+from driftrl.errors import InputError, require
 from driftrl.models.ensemble import EnsemblePrediction
 
 Predict = Callable[[Array, Array], EnsemblePrediction]
@@ -151,3 +152,56 @@ def _transition(
         terminated=terminated(obs, action, next_obs).astype(obs.dtype),
         active=jnp.ones((), bool),
     )
+
+
+def required_functions(
+    config: EnsembleAgentConfig, functions: TaskFunctions
+) -> TaskFunctions:
+    """Keep only the task functions that the config asks for."""
+    settings = config.imagination
+    require(
+        settings.termination != "known" or functions.termination is not None,
+        "agent.imagination.termination = 'known' needs a termination function, and "
+        "this task has none. Choose 'learned' if it can terminate, or 'absent' if it "
+        "never does.",
+    )
+    require(
+        settings.reward != "known" or functions.reward is not None,
+        "agent.imagination.reward = 'known' needs a reward function, and this task has "
+        "none. Choose 'learned'.",
+    )
+    return TaskFunctions(
+        termination=functions.termination if settings.termination == "known" else None,
+        reward=functions.reward if settings.reward == "known" else None,
+        next_obs=functions.next_obs,
+    )
+
+
+def check_functions(
+    functions: TaskFunctions, sizes: tuple[int, int], gradient: str
+) -> None:
+    """Refuse task functions that JAX can't trace, or not differentiate if it has to."""
+    states, actions = (jnp.full(size, 0.1) for size in sizes)
+    step = (states, actions, states)
+    for name, function in functions._asdict().items():
+        if function is None:
+            continue
+        differentiate = name == "reward" and gradient == "model"
+        try:
+            if differentiate:
+                slopes = jax.jit(jax.grad(function, argnums=(0, 1, 2)))(*step)
+                finite = all(bool(jnp.isfinite(slope).all()) for slope in slopes)
+                require(finite, "its slope is not finite")
+            else:
+                jax.eval_shape(function, *step)
+        except Exception as error:
+            verb = "differentiate" if differentiate else "trace"
+            instead = (
+                f"agent.imagination.{name} = 'learned'"
+                + " or agent.policy_gradient = 'critic'" * differentiate
+            )
+            raise InputError(
+                f"JAX can't {verb} the task's {name} function "
+                f"({type(error).__name__}: {str(error).splitlines()[0]}). Write it "
+                f"with jax.numpy on floating-point numbers, or choose {instead}."
+            ) from error

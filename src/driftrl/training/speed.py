@@ -23,13 +23,9 @@ import numpy as np
 from jaxtyping import Array
 
 from driftrl.agents import model_based
-from driftrl.agents.model_based import (
-    ModelBasedAgent,
-    members_asked,
-    model_batch,
-    start_rows,
-)
+from driftrl.agents.model_based import ModelBasedAgent, model_batch
 from driftrl.agents.model_free import train_steps
+from driftrl.agents.model_gradient import members_asked, start_rows
 from driftrl.agents.replay import device_replay
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.gp import GPAgentConfig
