@@ -7,6 +7,10 @@ policy is evaluated in an episode of the same θ.
 
     python benchmarks/peers.py --seeds 0 1 2 --out runs/peers
 
+The last columns are the cost of learning, the return at equal cost where nothing
+drifts (ten evaluations before every run has used as many core seconds as the cheapest
+one in all), and how many settings were tried before this comparison (docs/learner.md).
+
 A finished run is kept in ``--out`` and not made again.  Peers need sbx-rl, in an
 environment of its own that has driftrl as well; without it they are skipped.
 """
@@ -56,6 +60,8 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sbx CrossQ, critics of 256": ("CrossQ", {"policy_kwargs": NARROW}),
     "sbx CrossQ, defaults": ("CrossQ", {}),
 }
+TRIED = {"driftrl": 42, "SAC": 2, "CrossQ": 2}
+"""Settings that were looked at for each, on other seeds or before."""
 Evaluations = Iterator[tuple[float, float]]
 """Return of the deterministic policy, and seconds of the processor for training."""
 
@@ -74,11 +80,12 @@ def ours(
     rows: list[tuple[float, float]] = []
     config = config_of(method, drift, seed, episodes)
     shutil.rmtree(folder, ignore_errors=True)  # seconds are of whole runs
+    started = time.process_time()
     driftrl.run(
         config,
         folder,
         on_episode=lambda row: rows.append(
-            (float(row.return_eval or 0.0), time.process_time())
+            (float(row.return_eval or 0.0), time.process_time() - started)
         ),
     )
     yield from rows
@@ -130,6 +137,15 @@ def spread(values: list[float]) -> str:
     return f"{mean(values):,.0f} ± {error:,.0f}"
 
 
+def at_equal_cost(runs: list[list[Any]], seconds: float) -> list[float]:
+    """Return each run's mean of the ten evaluations before it has used the seconds."""
+    counts = [max(1, sum(row[1] <= seconds for row in run)) for run in runs]
+    return [
+        mean(row[0] for row in run[max(0, count - 10) : count])
+        for run, count in zip(runs, counts, strict=True)
+    ]
+
+
 def main() -> None:
     """Run what is missing, and print one table for each task."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -147,18 +163,26 @@ def main() -> None:
     for drift in asked.drifts:
         table = Table(title=f"{TASK}, {drift}", box=SIMPLE_HEAD)
         onset = f"from episode {ONSET + 1}"
-        for column in ("", onset, "last ten", "core s per 1,000 steps", "seeds"):
+        columns = ("", onset, "last ten", "core s per 1,000 steps", "at equal cost")
+        for column in (*columns, "seeds", "settings tried"):
             table.add_column(column, justify="left" if not column else "right")
-        for name in names:
-            runs = [
+        found = {
+            name: [
                 results(name, drift, seed, asked.episodes, asked.out)
                 for seed in asked.seeds
             ]
+            for name in names
+        }
+        cheapest = min(run[-1][1] for runs in found.values() for run in runs)
+        for name, runs in found.items():
             after = [mean(row[0] for row in run[ONSET:]) for run in runs]
             last = [mean(row[0] for row in run[-10:]) for run in runs]
-            cost = mean((run[-1][1] - run[4][1]) / (len(run) - 5) for run in runs)
-            seeds = str(len(asked.seeds))
-            table.add_row(name, spread(after), spread(last), f"{cost:.1f}", seeds)
+            cost = mean(run[-1][1] / len(run) for run in runs)
+            equal = spread(at_equal_cost(runs, cheapest)) if drift != "fading" else "–"
+            kind = PEERS[name][0] if name in PEERS else "driftrl"
+            seeds, tried = str(len(asked.seeds)), str(TRIED[kind])
+            row = (spread(after), spread(last), f"{cost:.1f}", equal, seeds, tried)
+            table.add_row(name, *row)
         Console().print(table)
 
 
