@@ -25,7 +25,7 @@ from driftrl.io import write_atomically
 
 FREE = ("doubling", "event", "adaptive", "hindsight")
 """Methods without an H or w to choose."""
-COLOURS = ("#4477aa", "#ccbb44", "#228833", "#ee6677", "#aa3377", "#66ccee")
+COLOURS = ("#4477aa", "#ccbb44", "#228833", "#ee6677", "#aa3377")
 
 
 def drifts_of(task: str) -> dict[str, tuple[dict[str, Any], list[int]]]:
@@ -104,18 +104,22 @@ def study_of(task: str, drift: str, seeds: list[int]) -> dict[str, Any]:
     }
 
 
-def relative_regret(frame: polars.DataFrame) -> polars.DataFrame:
+def relative_regret(frame: polars.DataFrame, episodes: int) -> polars.DataFrame | None:
     """Return the regret of each method over that of the best fixed choice.
 
-    The ratio is taken seed by seed; low and high are its 95 % t interval.
+    The ratio is taken seed by seed; low and high are its 95 % t interval.  None if no
+    seed has finished its ``episodes`` with all methods.
     """
-    last = frame.filter(polars.col("episode") == polars.col("episode").max())
+    last = frame.filter(polars.col("episode") == episodes)
     by_method = {
         str(name): dict(rows.select("seed", "cumulative_regret").iter_rows())
         for (name,), rows in last.group_by("method", maintain_order=True)
     }
     fixed = [name for name in by_method if not name.startswith(FREE)]
-    shared = sorted(set.intersection(*(set(runs) for runs in by_method.values())))
+    seeds = [set(runs) for runs in by_method.values()]
+    shared = sorted(set.intersection(*seeds)) if seeds else []
+    if not shared or len(by_method) < frame["method"].n_unique():
+        return None
     total = lambda name: sum(by_method[name][seed] for seed in shared)
     best = min(fixed, key=total)
     rows = []
@@ -179,10 +183,16 @@ def main() -> None:
     tables = {}
     for drift in known:
         folder = asked.out / f"{asked.task}-{drift.replace(' ', '-')}"
-        if folder.is_dir():
-            tables[drift] = relative_regret(driftrl.load(folder))
-            print(f"{asked.task}, {drift}")
-            print(tables[drift])
+        if not folder.is_dir():
+            continue
+        episodes = driftrl.configure(asked.task).episodes
+        table = relative_regret(driftrl.load(folder), episodes)
+        if table is None:
+            print(f"{asked.task}, {drift}: not finished")
+            continue
+        tables[drift] = table
+        print(f"{asked.task}, {drift}")
+        print(table)
     if tables:
         draw(tables, asked.out / f"{asked.task}.png")
         print(f"Drawn: {asked.out / asked.task}.png")

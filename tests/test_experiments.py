@@ -142,7 +142,9 @@ def test_regret_relative_to_the_best_fixed_choice(tmp_path: Path) -> None:
         }.items()
         for seed, value in enumerate(values)
     ]
-    table = script_of.relative_regret(polars.DataFrame(rows))
+    frame = polars.DataFrame(rows)
+    assert script_of.relative_regret(frame, 4) is None
+    table = script_of.relative_regret(frame, 3)
     found = {row["method"]: row for row in table.iter_rows(named=True)}
     assert [name for name, row in found.items() if row["best"]] == ["sw-ombrl w=2"]
     assert found["adaptive"]["relative"] == pytest.approx((0.5 + 1.25) / 2)

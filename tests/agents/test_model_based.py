@@ -121,7 +121,13 @@ def value_of(state: ModelBasedState) -> float:
 @pytest.mark.parametrize("loss", ["mse", "homoscedastic", "likelihood"])
 def test_other_statistics_change_no_function(loss: Any) -> None:
     config = replace(THROUGH_MODEL, model=replace(CONFIG.model, loss=loss))
-    before = agent(config).refresh(fresh(config), replay_of(6))
+    new = fresh(config)
+    before = agent(config).refresh(new, replay_of(6))
+    # What has learned nothing yet was drawn for normalised inputs, and stays.
+    assert same(before.policy, new.policy)
+    assert same(before.model.members, new.model.members)
+    model = replace(before.model, updates=jnp.asarray(1, jnp.int32))
+    before = replace(before, model=model)
     other = jax.tree.map(lambda rows: 3.0 * rows + 2.0, replay_of(6).rows)
     after = agent(config).refresh(before, replay_of(6)._replace(rows=other))
     assert float(after.model.statistics.input_std[0]) > 2.0

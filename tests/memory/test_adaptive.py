@@ -8,7 +8,13 @@ import pytest
 
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.memory.adaptive import SPANS, Stretch, choose_span, fixed_share
+from driftrl.memory.adaptive import (
+    SPANS,
+    Stretch,
+    choose_span,
+    fixed_share,
+    looked_at,
+)
 from driftrl.memory.forgetting import (
     Adaptive,
     Decision,
@@ -24,10 +30,10 @@ from driftrl.memory.forgetting import (
     turns_over,
 )
 from driftrl.memory.nystrom import Sums, evidence, quick_features, spectrum
-from driftrl.records import read_records
+from driftrl.records import RecordWriter, read_records
 from driftrl.training.loop import run
 from driftrl.types import Episode, EpisodeRecord
-from factories import TINY, driven
+from factories import TINY, driven, record
 
 
 def firsts(decisions: list[Decision]) -> list[int]:
@@ -94,11 +100,11 @@ def test_weights_of_spans_by_hand() -> None:
 
 def test_all_data_are_kept_until_they_predict_worse() -> None:
     even = [0.0] * (len(SPANS) + 1)
-    assert choose_span([even] * 30, least_gain=0.1)[0] is None
+    assert choose_span([even] * 30, least_gain=0.1) is None
     worse = [0.5, 0.4, 0.0, 0.0, 0.6, 0.8, 0.8]  # spans 4 and 8 are the best
-    assert choose_span([worse], least_gain=0.1)[0] is None
-    assert choose_span([worse] * 4, least_gain=0.1)[0] == 8  # the longer of them
-    assert choose_span([worse] * 4 + [even] * 20, least_gain=0.1)[0] is None
+    assert choose_span([worse], least_gain=0.1) is None
+    assert choose_span([worse] * 4, least_gain=0.1) == 8  # the longer of them
+    assert choose_span([worse] * 4 + [even] * 20, least_gain=0.1) is None
 
 
 def test_cost_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +120,44 @@ def test_cost_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> Non
     episodes = driven([0.5] * 200, steps=4)
     decision = decide(Adaptive(), 201, Evidence.of(history, episodes))
     assert read == [64] and decision.first == 1
+
+
+def test_old_data_are_looked_at_too() -> None:
+    assert looked_at(3, 9) == [3, 4, 5, 6, 7, 8]
+    numbers = looked_at(1, 501)
+    assert len(numbers) == 64 and numbers[16:] == list(range(453, 501))
+    assert numbers[0] == 1 and numbers[15] == 452
+    assert set(np.diff(numbers[:16])) == {30, 31}
+    # Too slow to show within 64 episodes: a gain that falls to a quarter in 300.
+    gains = np.linspace(1.0, 0.25, 300)
+    history = [EpisodeSummary(15, last_change=1)] * 300
+    decision = decide(Adaptive(), 301, Evidence.of(history, driven(list(gains))))
+    assert decision.first > 100
+
+
+@pytest.mark.parametrize(
+    "gains", [[0.9] * 8 + [0.4] * 8, list(np.linspace(1.0, 0.2, 24))]
+)
+def test_rows_hold_all_that_a_decision_depends_on(
+    gains: list[float], tmp_path: Path
+) -> None:
+    """A resumed run knows its past from rows as they are read from a file."""
+    episodes = driven(gains)
+    decisions = replay(Adaptive(), episodes)
+    rows = [
+        record(n, steps=15, **(decisions[n - 2].columns if n > 1 else {}))
+        for n in range(1, len(gains) + 1)
+    ]
+    with RecordWriter(tmp_path / "episodes.jsonl") as writer:
+        for row in rows:
+            writer.append(row)
+    read = read_records(tmp_path / "episodes.jsonl")
+    history = [EpisodeSummary.of(row) for row in read]
+    for n, expected in enumerate(decisions, start=2):
+        known = Evidence.of(history[: n - 1], episodes[: n - 1])
+        assert decide(Adaptive(), n, known) == expected
+    last = decisions[-1]
+    assert last.columns["last_change"] > 1 or last.first > 1
 
 
 def test_hindsight_is_told() -> None:
@@ -155,6 +199,9 @@ def test_bad_input_keeps_everything(rule: ForgettingRule) -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(InputError, match="false_alarms"):
         Adaptive(false_alarms=0.0)
+    for wrong in (-0.1, float("nan")):
+        with pytest.raises(InputError, match="least_gain"):
+            Adaptive(least_gain=wrong)
     with pytest.raises(InputError, match="tolerance"):
         Event(tolerance=1.0)
     with pytest.raises(InputError, match="changes"):

@@ -34,6 +34,17 @@ def test_a_drop_by_hand() -> None:
     assert health(rows([*PAST, 13.0, 8.0, 7.0, 6.0, 5.0])).works
 
 
+def test_ties_hide_no_drop() -> None:
+    """A dead controller returns the same each time; at a tie the newest are better."""
+    for past in (PAST, [10.0] * 20):
+        found = health(rows([*past, *[-9.0] * 5]))
+        assert found.p_value == pytest.approx(1 / comb(25, 5)) and not found.works
+    same = health(rows([10.0] * 25))
+    assert same.p_value == pytest.approx(1.0) and same.works
+    # With the fewest episodes too, the worst returns are found.
+    assert not health(rows([*PAST[:14], *[-9.0] * 5])).works
+
+
 def test_a_change_is_no_failure() -> None:
     same = [*PAST, *PAST[:NEWEST]]
     assert health(rows(same, coverage=0.95)).verdict == "healthy"
@@ -41,7 +52,8 @@ def test_a_change_is_no_failure() -> None:
     assert health(rows(same, model_error=9.0)).verdict == "changed"
     found = health(rows(same, last_change=23))
     assert (found.verdict, found.since_change) == ("changed", 3)
-    assert health(rows(PAST[:14])).verdict == "too early"
+    assert health(rows(same, model_error=None)).verdict == "changed"
+    assert health(rows(PAST[:18])).verdict == "too early"
 
 
 def test_false_alarms_are_rare() -> None:

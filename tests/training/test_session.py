@@ -353,3 +353,26 @@ def test_a_run_is_running_while_its_heartbeat_is_young(
     beat.touch()
     os.utime(beat, (long_ago, long_ago))
     assert not is_running(tmp_path)
+
+
+def test_learning_that_was_interrupted_can_be_repeated(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a notebook, then learn() again: the episode is taken in once."""
+    expected = whole_run(config, tmp_path / "whole")
+    with Session(config, tmp_path / "cut", warn=ignore) as session:
+        learn_episode(session)
+        live(session)
+        session.end_episode()
+
+        def interrupt(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(session._agent, "learn", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                session.learn()
+        session.learn()
+        while session.number <= config.episodes:
+            learn_episode(session)
+    assert rows(tmp_path / "cut") == expected

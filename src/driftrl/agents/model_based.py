@@ -109,7 +109,17 @@ class Settings(NamedTuple):
 
 @jax.jit
 def _refit(state: ModelBasedState, statistics: Statistics) -> ModelBasedState:
-    before, after = state.model.statistics.of_obs, statistics.of_obs
+    """Return the same functions for inputs that are normalised by other statistics.
+
+    Networks that have learned nothing yet are not changed: they were drawn for
+    normalised inputs.
+    """
+    fresh = state.model.updates == 0
+    known = jax.tree.map(
+        lambda old, new: jnp.where(fresh, new, old), state.model.statistics, statistics
+    )
+    state = replace(state, model=replace(state.model, statistics=known))
+    before, after = known.of_obs, statistics.of_obs
     refit = lambda network: refit_inputs(network, before, after)
     policy = replace(
         state.policy,

@@ -12,7 +12,8 @@ not depend on the agent.  Three questions are asked of it:
 - *Is the newest episode a surprise?*  The test of event-triggered learning.
 
 Cost: at most ``MOST_EPISODES`` episodes of ``_ROWS`` transitions and ``_RANK``
-landmarks are used, and at most 30 decompositions are made, however long the run is.
+landmarks are used, and 30 decompositions are made, and up to 21 more for every change
+that is located, however long the run is.
 """
 
 import math
@@ -33,6 +34,7 @@ from driftrl.memory.nystrom import (
 from driftrl.types import Episode
 
 MOST_EPISODES = 64
+_NEWEST = 48  # of those; the others are spread over what is older
 SPANS = (1, 2, 4, 8, 16, 32)
 """Spans that compete with all data; a longer one than there are episodes takes all."""
 _ROWS, _RANK = 100, 100
@@ -46,6 +48,20 @@ _MOST_SQUARED = 25.0
 RATE, SHARE, PRIOR_OF_ALL = 4.0, 1 / 16, 0.5
 # Weight of all data below which a span is taken instead.
 DOUBT = 0.05
+
+
+def looked_at(first: int, n: int) -> list[int]:
+    """Return the episodes of ``first`` … n − 1 that are looked at, by their numbers.
+
+    All of the newest, and some of every older age: a drift may be too slow to show in
+    the newest alone.
+    """
+    numbers = list(range(first, n))
+    if len(numbers) <= MOST_EPISODES:
+        return numbers
+    older = numbers[:-_NEWEST]
+    kept = np.linspace(0, len(older) - 1, MOST_EPISODES - _NEWEST).round().astype(int)
+    return [older[place] for place in kept] + numbers[-_NEWEST:]
 
 
 @dataclass(frozen=True)
@@ -129,22 +145,23 @@ class Stretch:
             losses[start] = float(0.5 * (np.log(variance) + clipped).mean())
         return tuple(losses[start] for start in starts)
 
-    def surprises(self, first: int, failure: float) -> int:
+    def surprises(self, failure: float) -> int:
         """Return how many transitions of the newest episode are a surprise.
 
         As in event-triggered learning, |y − μ| > √ρ·σ + √(2·s²·ln(2·π_t/δ)) in some
-        output, with ρ = 2·ln(2·π_t/δ), π_t = π²t²/6 and t the transitions so far; σ is
-        the epistemic standard deviation of the model of the episodes before.
+        output, with ρ = 2·ln(2·π_t/δ), π_t = π²t²/6, t the transitions so far and an
+        equal share of δ for every output; σ is the epistemic standard deviation of the
+        model of the episodes before.
         """
-        newest, seen = len(self), sum(self.rows[first - 1 : -1])
-        if newest <= first or 0 in (seen, self.rows[-1]):
+        newest, seen = len(self), sum(self.rows[:-1])
+        if newest <= 1 or 0 in (seen, self.rows[-1]):
             return 0
-        belief = posterior(self._sums.between(first, newest), self._tolerance)
+        belief = posterior(self._sums.between(1, newest), self._tolerance)
         features, targets = self._parts[-1]
         mean, variance = belief.predict(features)
         epistemic = np.sqrt(np.maximum(variance - belief.noise, 0.0))
         count = math.pi**2 * seen**2 / 6
-        rho = 2 * math.log(2 * count / failure)
+        rho = 2 * math.log(2 * count * targets.shape[1] / failure)
         limit = math.sqrt(rho) * (epistemic + np.sqrt(belief.noise))
         return int((np.abs(targets - mean) > limit).any(axis=1).sum())
 
@@ -171,10 +188,8 @@ def fixed_share(
     return np.stack(weights)
 
 
-def choose_span(
-    losses: Sequence[Sequence[float]], least_gain: float
-) -> tuple[int | None, Float[np.ndarray, " K"]]:
-    """Return the span to learn from, None for all, and the weights of spans and all.
+def choose_span(losses: Sequence[Sequence[float]], least_gain: float) -> int | None:
+    """Return the span to learn from, None for all.
 
     All data are kept until their weight is below ``DOUBT``.  A span counts as better
     than all only by what exceeds ``least_gain`` nats.
@@ -188,6 +203,6 @@ def choose_span(
         -1
     ]
     if weights[-1] >= DOUBT:
-        return None, weights
+        return None
     best = int(np.flatnonzero(weights[:-1] >= weights[:-1].max())[-1])
-    return SPANS[best], weights
+    return SPANS[best]

@@ -412,21 +412,23 @@ class _Testing:
 
     def decide(self, n: int, evidence: Evidence) -> Decision:
         """Return m(n) and why."""
-        from driftrl.memory.adaptive import MOST_EPISODES, Stretch
+        from driftrl.memory.adaptive import Stretch, looked_at
 
         since = (evidence.last_change[-1] if n > 1 else None) or 1
         nothing = Decision(since, columns={"last_change": since})
         if n < 3:
             return nothing
-        oldest = max(since, n - MOST_EPISODES)
-        stretch = Stretch(evidence.episodes[oldest - 1 : n - 1], self.tolerance)
+        numbers = looked_at(since, n)
+        episodes = [evidence.episodes[number - 1] for number in numbers]
+        stretch = Stretch(episodes, self.tolerance)
         if sum(stretch.rows) == 0:
             return nothing
-        return self._judge(n, since, oldest, stretch, evidence)
+        return self._judge(n, numbers, stretch, evidence)
 
     def _judge(
-        self, n: int, since: int, oldest: int, stretch: "Stretch", evidence: Evidence
+        self, n: int, numbers: list[int], stretch: "Stretch", evidence: Evidence
     ) -> Decision:
+        """Decide by a stretch of episodes, the first of which is the last change."""
         raise NotImplementedError
 
 
@@ -452,30 +454,34 @@ class Adaptive(_Testing):
     least_gain: float = 0.1
     """Nats per observed number by which less data must explain them better."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("forgetting.least_gain", self.least_gain, 0)
+
     def _judge(
-        self, n: int, since: int, oldest: int, stretch: "Stretch", evidence: Evidence
+        self, n: int, numbers: list[int], stretch: "Stretch", evidence: Evidence
     ) -> Decision:
         from driftrl.memory.adaptive import MOST_EPISODES, choose_span
 
         first, alarm = 1, False
         test = split = stretch.split(first, self.least_gain)
         while test is not None:
-            count = n - since if first == 1 else len(stretch) - first + 1
+            count = n - numbers[first - 1]
             limit = math.log(math.pi**2 * count**2 / 6 / self.false_alarms)
-            if test.log_odds < limit:
+            if not test.log_odds >= limit:
                 break
             first, alarm = test.first, True
             test = stretch.split(first, self.least_gain)
-        located = oldest + first - 1 if alarm else since
+        located = numbers[first - 1]
         rows = zip(evidence.last_change, evidence.span_losses, strict=True)
         known = [past for change, past in rows if past and change == located]
         losses = stretch.span_losses(first)
         known += [losses] if losses else []
-        span, _ = choose_span(known[-MOST_EPISODES:], self.least_gain)
+        span = choose_span(known[-MOST_EPISODES:], self.least_gain)
         columns = {
             "last_change": located,
             "change_alarm": alarm,
-            "change_candidate": oldest + split.first - 1 if split else None,
+            "change_candidate": numbers[split.first - 1] if split else None,
             "change_log_odds": split.log_odds if split else None,
             "span_losses": losses or None,
         }
@@ -489,7 +495,8 @@ class Event(_Testing):
 
     A transition is a surprise where the error of the model of the retained episodes
     exceeds its bound of confidence 1 − ``false_alarms``, as in ET-GP-UCB; several in
-    one episode are an event, and the change is located at that episode.
+    one episode are an event, and the change is located at that episode.  The bound
+    takes the noise as known; it is estimated here, so alarms may be more frequent.
     """
 
     kind: ClassVar[str] = "event"
@@ -503,10 +510,10 @@ class Event(_Testing):
         at_least("forgetting.hits", self.hits, 1)
 
     def _judge(
-        self, n: int, since: int, oldest: int, stretch: "Stretch", evidence: Evidence
+        self, n: int, numbers: list[int], stretch: "Stretch", evidence: Evidence
     ) -> Decision:
-        alarm = stretch.surprises(1, self.false_alarms) >= self.hits
-        since = n - 1 if alarm else since
+        alarm = stretch.surprises(self.false_alarms) >= self.hits
+        since = n - 1 if alarm else numbers[0]
         columns = {"last_change": since, "change_alarm": alarm}
         return Decision(since, alarm, columns)
 
@@ -531,16 +538,11 @@ class Since:
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
-        retained = checked_first_retained(self.rule, n, evidence)
-        return retained if n <= self.first else max(self.first, retained)
+        return self.decide(n, evidence).first
 
     def max_transitions(self, episodes: int, steps: int) -> int:
         """Return what the other rule can retain."""
         return max_transitions(self.rule, episodes, steps)
-
-    def turns_over(self, n: int, evidence: Evidence) -> bool:
-        """Return whether the other rule's clock comes round, or ``first`` has ended."""
-        return n == self.first + 1 or turns_over(self.rule, n, evidence)
 
     def decide(self, n: int, evidence: Evidence) -> Decision:
         """Return what the other rule decides, but nothing before ``first``."""

@@ -4,10 +4,10 @@ The newest five episodes are compared with up to twenty before them:
 
 - *returns*: a one-sided rank test (Mann and Whitney's) asks whether the newest are
   worse; evaluated returns where there are some, since they are of comparable starts.
-  Of returns that do not change, one check in 10,000 raises a false alarm;
+  Of returns that do not change, at most one check in 10,000 raises a false alarm;
 - *model*: coverage of its stated 95 % intervals, and its error, each on episodes that
   it had not learned from;
-- *changes* that the forgetting rule has located.
+- *changes* that the forgetting rule has located, before the newest episode.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
+import numpy as np
+
 from driftrl.types import EpisodeRecord
 
-NEWEST, PAST, LEAST_PAST = 5, 20, 10
+NEWEST, PAST = 5, 20
+LEAST_PAST = 14  # with fewer, not even the worst returns would be below FALSE_ALARMS
 FALSE_ALARMS = 1e-4
 """Of one check."""
 LEAST_COVERAGE = 0.8
@@ -54,8 +57,6 @@ class Health:
 
 def health(records: Sequence[EpisodeRecord]) -> Health:
     """Judge a run by its rows."""
-    from scipy.stats import mannwhitneyu  # slow to import
-
     count = len(records)
     newest, past = records[-NEWEST:], records[-NEWEST - PAST : -NEWEST]
     if len(past) < LEAST_PAST:
@@ -63,7 +64,7 @@ def health(records: Sequence[EpisodeRecord]) -> Health:
         reason = f"{count} episodes are recorded; a verdict needs {needed}."
         return Health("too early", (reason,), count)
     now, before = _returns(newest, past)
-    p_value = float(mannwhitneyu(now, before, alternative="less").pvalue)
+    p_value = _worse(now, before)
     covered = [row.coverage for row in newest if row.coverage is not None]
     errors = [
         [row.model_error for row in rows if row.model_error is not None]
@@ -78,6 +79,8 @@ def health(records: Sequence[EpisodeRecord]) -> Health:
         reasons.append(f"The machine has changed: everything before episode {located}.")
     if coverage is not None and coverage < LEAST_COVERAGE:
         reasons.append(f"The model's 95 % intervals held {coverage:.0%}.")
+    if errors[1] and not errors[0]:
+        reasons.append("The model's predictions are not finite.")
     if ratio is not None and ratio > MOST_ERROR:
         reasons.append(f"The model's error is {ratio:.1f} times its usual one.")
     verdict = "changed" if reasons else "healthy"
@@ -86,6 +89,20 @@ def health(records: Sequence[EpisodeRecord]) -> Health:
         reasons.insert(0, f"Returns fell from {fmean(before):.4g} to {fmean(now):.4g}.")
     values = (fmean(now), fmean(before), p_value, coverage, ratio, since)
     return Health(verdict, tuple(reasons), count, *values)
+
+
+def _worse(now: Sequence[float], before: Sequence[float]) -> float:
+    """Return the p-value of the hypothesis that the newest returns are no worse.
+
+    The exact test needs returns without ties: at a tie the newest count as better.
+    """
+    from scipy.stats import mannwhitneyu  # slow to import
+
+    pooled = np.array([*before, *now])
+    is_new = np.arange(len(pooled)) >= len(before)
+    ranks = np.argsort(np.lexsort((is_new, pooled)))
+    new, old = ranks[is_new], ranks[~is_new]
+    return float(mannwhitneyu(new, old, alternative="less", method="exact").pvalue)
 
 
 def _returns(*parts: Sequence[EpisodeRecord]) -> tuple[list[float], ...]:

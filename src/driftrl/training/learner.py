@@ -78,6 +78,7 @@ class Learner:
         self._steps = steps
         self._running: _Running | None = None
         self._unlearned: tuple[Episode, float] | None = None  # with its θ
+        self._record: EpisodeRecord | None = None  # of that, once it is in the memory
         self._began = time.perf_counter()
         self.memory = memory
         self.state = state
@@ -235,10 +236,37 @@ class Learner:
         at_least("updates", updates or 0, 0)
         at_least("seconds", seconds or 0.0, 0)
         episode, theta = self._unlearned
+        if self._record is None:  # else the last call was interrupted after this
+            self._record = self._row(episode, theta, return_eval)
+            self.memory.append(episode, EpisodeSummary.of(self._record))
+        following = self.number
+        self.decision = decide(self.forgetting, following, self.memory.evidence)
+        context = LearnContext(
+            episode=following,
+            steps=self._steps,
+            collected=len(episode),
+            turned_over=self.decision.turned_over,
+            updates=updates,
+            seconds=seconds,
+        )
+        data = self._retained()
+        if self.memory.directory is not None:  # a rule may ask for any episode again
+            self.memory.release(before=self.first_retained)
+        key = key_for(self._seed, Purpose.LEARNING, following)
+        self.state = self._agent.learn(self.state, data, context, key=key)
+        self.policy = self._agent.policy(self.state)
+        record = replace(self._record, wall_s=time.perf_counter() - self._began)
+        self._unlearned = self._record = None
+        return record
+
+    def _row(
+        self, episode: Episode, theta: float, return_eval: float | None
+    ) -> EpisodeRecord:
+        """Return the row of episode n, whose policy has not learned from it yet."""
         policy, first = self.policy, self.first_retained
         scale = interval_scale(self.memory.evidence.error_quantile)
         metrics = policy.model_metrics(episode, scale)
-        record = EpisodeRecord(
+        return EpisodeRecord(
             episode=self.number,
             theta=theta,
             steps=len(episode),
@@ -253,24 +281,6 @@ class Learner:
             **policy.metrics,
             **self.decision.columns,
         )
-        self.memory.append(episode, EpisodeSummary.of(record))
-        rule, following = self.forgetting, self.number
-        self.decision = decide(rule, following, self.memory.evidence)
-        context = LearnContext(
-            episode=following,
-            steps=self._steps,
-            collected=len(episode),
-            turned_over=self.decision.turned_over,
-            updates=updates,
-            seconds=seconds,
-        )
-        data = self._retained()
-        self.memory.release(before=self.first_retained)
-        key = key_for(self._seed, Purpose.LEARNING, following)
-        self.state = self._agent.learn(self.state, data, context, key=key)
-        self.policy = self._agent.policy(self.state)
-        self._unlearned = None
-        return replace(record, wall_s=time.perf_counter() - self._began)
 
     def _retained(self) -> Data:
         return self.memory.since(self.first_retained)
