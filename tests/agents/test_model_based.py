@@ -366,3 +366,24 @@ def test_statistics_of_nothing(measure: Measure) -> None:
     found = measure(device_replay(transitions(0), 30))
     assert found.input_mean.tolist() == [0.0] * 3
     assert found.output_std.tolist() == [1.0] * 3
+
+
+def test_the_policy_waits_for_the_model() -> None:
+    """Five updates, a step of the model each: after three steps the policy learns."""
+    learning = replace(THROUGH_MODEL.learning, model_first=3, policy_updates=1)
+    config = replace(THROUGH_MODEL, learning=learning)
+    begun, waiting, after = fresh(config), trained(config, updates=2), trained(config)
+    assert same(waiting.policy, begun.policy) and int(waiting.policy.updates) == 0
+    assert not same(waiting.model.members, begun.model.members)
+    assert (int(after.model.updates), int(after.policy.updates)) == (5, 3)
+
+
+def test_the_temperature_has_its_own_step_size() -> None:
+    """Adam's first step is the step size itself, whatever the gradient."""
+    for rate in (1.0, 0.25):
+        config = replace(CONFIG.sac, temperature_rate=rate, learning_rate=0.01)
+        state = sac.init(*SIZES, config, key=KEY)
+        zero = jax.tree.map(jnp.zeros_like, state.actor)
+        moved = sac.improve(state, zero, jnp.asarray(2.0), SIZES[1], config)
+        change = float(state.log_temperature - moved.log_temperature)
+        assert change == pytest.approx(0.01 * rate, rel=1e-4)

@@ -199,12 +199,21 @@ def _update_through_model(
         weight=current_weight(state, config),
         normalise=state.model.statistics.normalised_obs,
     )
-    policy, average, metrics, bonus = model_gradient.train(
-        (state.policy, state.average_actor),
-        world,
-        replay.take(for_policy).obs,
-        config,
-        (noise_key, critic_key),
+    policy, average, metrics, bonus = jax.lax.cond(
+        state.model.updates < config.learning.model_first,
+        lambda: (
+            state.policy,
+            state.average_actor,
+            state.metrics.policy,
+            jnp.zeros(()),
+        ),
+        lambda: model_gradient.train(
+            (state.policy, state.average_actor),
+            world,
+            replay.take(for_policy).obs,
+            config,
+            (noise_key, critic_key),
+        ),
     )
     state = replace(state, policy=policy, average_actor=average)
     if config.optimism.rule == "tuned":

@@ -154,7 +154,7 @@ def _init_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
         actor_optimiser=optimiser.init(actor),  # pyright: ignore[reportArgumentType]
         critic_optimiser=optimiser.init(critics),  # pyright: ignore[reportArgumentType]
         log_temperature=log_temperature,
-        temperature_optimiser=optimiser.init(log_temperature),
+        temperature_optimiser=_temperature_optimiser(config).init(log_temperature),
         updates=jnp.zeros((), jnp.int32),
     )
 
@@ -170,6 +170,10 @@ def _critic(inputs: int, config: SACConfig, key: Key[Array, ""]) -> Critics:
 
 def _optimiser(config: SACConfig) -> optax.GradientTransformation:
     return adam(config.learning_rate, config.gradient_clip)
+
+
+def _temperature_optimiser(config: SACConfig) -> optax.GradientTransformation:
+    return adam(config.temperature_rate * config.learning_rate, config.gradient_clip)
 
 
 def policy(actor: MLP, obs: Float[Array, " S"]) -> TanhNormal:
@@ -335,14 +339,16 @@ def improve(
     config: SACConfig,
 ) -> SACState:
     """Take one step of the actor along a gradient, and of the temperature."""
-    optimiser = _optimiser(config)
     actor, actor_optimiser = apply_gradients(
-        optimiser, gradient, state.actor_optimiser, state.actor
+        _optimiser(config), gradient, state.actor_optimiser, state.actor
     )
     # The slope of the temperature's loss by log α is the excess of entropy.
     excess = entropy - target_entropy(action_size, config)
     log_temperature, temperature_optimiser = apply_gradients(
-        optimiser, excess, state.temperature_optimiser, state.log_temperature
+        _temperature_optimiser(config),
+        excess,
+        state.temperature_optimiser,
+        state.log_temperature,
     )
     return replace(
         state,

@@ -59,17 +59,20 @@ class SACConfig:
     """Soft actor-critic."""
 
     hidden: tuple[int, ...] = (256, 256)
-    """Units of each hidden layer of the actor and of plain critics."""
+    """Units of each hidden layer of the actor, and of critics that are not residual."""
     activation: Literal["relu", "silu"] = "relu"
     """Of the actor, and of critics without a residual block."""
     critic: Literal["plain", "residual", "bounded"] = "plain"
-    """Plain, a residual block, or layer normalisation and values in a tracked range."""
+    """Plain; a residual block; layer normalisation and targets in a tracked range."""
     critics: int = 2
-    """Number of critics; targets use the smaller value of two."""
+    """Number of critics.  The smallest value counts; where the policy's gradient is the
+    model's, the smaller of two in targets, and the mean for the actor."""
     batch_size: int = 256
     """Transitions in one update."""
     learning_rate: float = 3e-4
     """Step size of Adam, for actor, critics and temperature."""
+    temperature_rate: float = 1.0
+    """Step size of the temperature, in units of the others'."""
     gradient_clip: float = 0.5
     """Largest global norm of a gradient."""
     discount: float = 0.99
@@ -83,7 +86,8 @@ class SACConfig:
 
     def __post_init__(self) -> None:
         _widths("agent.sac.hidden", self.hidden)
-        all_at_least(self, "agent.sac", batch_size=1, critics=2, learning_rate=0)
+        least = {"batch_size": 1, "critics": 2, "learning_rate": 0}
+        all_at_least(self, "agent.sac", temperature_rate=0, **least)
         share("agent.sac.discount", self.discount)
         share("agent.sac.tau", self.tau)
         positive("agent.sac.gradient_clip", self.gradient_clip)
@@ -97,7 +101,7 @@ class ImaginationConfig:
     horizon: int = 2
     """K: decisions that an imagined rollout lasts."""
     dynamics: Literal["mean", "member"] = "mean"
-    """Follow the mean of the ensemble, or a member drawn at every step."""
+    """Follow the mean of the ensemble, or a member: another one at every step."""
     bonus: str = "norm"
     """‖σ‖₂ ("norm"), "information_gain", or your own function as "module:function"."""
     placement: Literal["reward", "losses"] = "reward"
@@ -144,10 +148,12 @@ class LearningConfig:
     """A: updates of actor and critics for every update of the model."""
     learning_starts: int = 256
     """Retained transitions below which nothing is updated; at least one batch."""
+    model_first: int = 0
+    """Gradient steps of the model before the policy learns, if through the model."""
 
     def __post_init__(self) -> None:
         least = {"model_updates": 1, "policy_updates": 1, "learning_starts": 1}
-        all_at_least(self, "agent.learning", **least)
+        all_at_least(self, "agent.learning", model_first=0, **least)
 
 
 @dataclass(frozen=True)
@@ -219,6 +225,11 @@ class EnsembleAgentConfig:
 
     def __post_init__(self) -> None:
         _batch_fits(self.sac, self.learning)
+        require(
+            self.policy_gradient == "critic" or self.imagination.placement == "reward",
+            "agent.imagination.placement = 'losses' needs agent.policy_gradient = "
+            "'critic': through the model, the bonus is part of the reward.",
+        )
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ SMALLEST_INPUT_STD = 1e-3
 SMALLEST_OUTPUT_STD = 1e-6
 # Noise that the squared-error loss assumes, in units of the spread of an output.
 ASSUMED_NOISE = 1e-3
-_SMALL_GAIN = 0.1  # of the last layer, likewise
+_SMALL_GAIN = 0.1  # of the last layer, where the noise is learned for every output
 _FIRST_LOG_STD = -1.0  # before learning, where the noise is learned for every output
 # Bounds of a learned log σ_al, in the same units: from that noise to ten spreads.
 LOG_STD_RANGE = (math.log(ASSUMED_NOISE), math.log(10.0))
@@ -289,9 +289,9 @@ def predict_by_pairs(
 ) -> EnsemblePrediction:
     """Predict a batch by two members a row: what one expects, and how they differ.
 
-    Mean and reward are those of ``predict_in_turn``.  Of the values v and v' of both,
-    σ = √((E − 1)/2E)·|v − v'|: averaged over all pairs, σ² is the variance of the E
-    members, at two fifths of the cost for five.
+    Mean and reward are those of ``predict_in_turn``; the other member is the next one.
+    Of the values v and v' of both, σ = √((E − 1)/2E)·|v − v'|.  On average over all
+    pairs σ² is the variance of the E members; neighbours are as good as any other pair.
     """
     raw = jnp.stack([_in_turn(state, obs, actions, turn + more) for more in (0, 1)])
     belief = _belief(state.members, _for_rows(state.statistics, len(obs)), obs, raw)
