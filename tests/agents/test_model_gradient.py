@@ -128,6 +128,11 @@ def test_loss_target_and_gradient_by_hand(
     metrics, seen, (value, target), expected = both(state.actor)
     np.testing.assert_allclose(metrics.actor_loss, -value.mean(), rtol=1e-5)
     np.testing.assert_allclose(seen["target"], target, rtol=1e-5)
+    first = [
+        sac.policy(state.actor, (obs - 0.5) / 2.0).sample(NOISE[0, row])[1]
+        for row, obs in enumerate(START)
+    ]
+    np.testing.assert_allclose(metrics.entropy, -np.mean(first), rtol=1e-5)
     for got, wanted in zip(
         jax.tree.leaves(seen["gradient"]), jax.tree.leaves(expected), strict=True
     ):
@@ -142,6 +147,20 @@ def test_the_range_of_values_follows_the_rewards() -> None:
     later = replace(first, updates=jnp.asarray(1))
     moved = sac.with_range(later, 2.0 * rewards, config)
     np.testing.assert_allclose(moved.value_range, [-9.7097, 19.7197], rtol=1e-5)
+
+
+def test_what_follows_the_end_has_no_part_in_the_range() -> None:
+    """All rollouts end at once, and only then there is a huge reward."""
+
+    def step(obs: Array, actions: Array, number: int) -> tuple[Array, Array, Array]:
+        reward = jnp.full(len(obs), 1e6 if number else 1.0)
+        return obs + 0.0 * actions, reward, jnp.zeros(len(obs))
+
+    ends = lambda obs, action, next_obs: jnp.ones((), bool)
+    where = world(0.0, ends)._replace(step=step)
+    drawn = Drawn(NOISE, jnp.asarray(0))
+    state, _, _ = model_gradient.update(initial(), where, START, CONFIG, drawn)
+    assert np.abs(state.value_range).max() < 100.0
 
 
 def test_values_outside_the_range_are_not_believed() -> None:

@@ -185,12 +185,15 @@ def update(
     # Without the entropy of the first action, which the critics are asked about.
     target = total + temperature * seen.log_prob[0]
     target = target + settings.discount**steps * seen.alive[-1] * end
-    state = sac.with_range(state, seen.soft, settings)
+    # What is imagined after the end says nothing about values.
+    alive = seen.alive[:-1]
+    usual = jnp.sum(alive * seen.soft) / jnp.sum(alive)
+    state = sac.with_range(state, jnp.where(alive > 0, seen.soft, usual), settings)
     first = jax.vmap(world.normalise)(start)
     state, critic_loss, q = sac.regress(state, first, seen.actions, target, settings)
     if settings.critic == "bounded":
         gradient = jax.tree.map(lambda part: part / sac.half_width(state), gradient)
-    entropy = -jnp.mean(seen.log_prob)
+    entropy = -jnp.mean(seen.log_prob[0])
     state = sac.improve(state, gradient, entropy, seen.actions.shape[1], settings)
     return state, Metrics(critic_loss, loss, q, entropy), jnp.mean(seen.bonus)
 
