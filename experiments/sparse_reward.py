@@ -6,7 +6,7 @@ a greedy learner sees says that swinging is worth it.  Prints, for every λ, how
 seeds balance in the end, the episode that earned something first, and the mean return
 of the last five episodes.
 
-    python experiments/sparse_reward.py --seeds 0 1 2 3 4 --weights 0 0.1
+    python experiments/sparse_reward.py --seeds 0 1 2 3 4 --weights 0 0.2
 """
 
 import argparse
@@ -77,7 +77,7 @@ def main() -> None:
     """Run every λ with every seed, and print a line for each λ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.1])
+    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.2])
     parser.add_argument("--episodes", type=int, default=40)
     parser.add_argument("--out", type=Path, default=Path("runs/sparse_reward"))
     asked = parser.parse_args()

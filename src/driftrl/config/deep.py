@@ -206,7 +206,7 @@ class EnsembleAgentConfig:
         steps=2,
     )
     imagination: ImaginationConfig = ImaginationConfig(horizon=3, dynamics="member")
-    optimism: DeepOptimismConfig = DeepOptimismConfig(rule="constant", weight=0.1)
+    optimism: DeepOptimismConfig = DeepOptimismConfig(rule="constant", weight=0.2)
     sac: SACConfig = SACConfig(
         hidden=(128, 128),
         activation="silu",
