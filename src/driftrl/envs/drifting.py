@@ -24,8 +24,9 @@ from driftrl.plugins import load_object
 
 Reward = Callable[[Array, Array, Array], Array]
 Condition = Callable[[Array, Array, Array], Array]
-NextObs = Callable[[Array, Array, Array], Array]
 """(obs, action, next_obs) ↦ whether the task ends in next_obs."""
+NextObs = Callable[[Array, Array, Array], Array]
+"""(obs, action, prediction of next_obs) ↦ the same with the exact values of a part."""
 
 
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
