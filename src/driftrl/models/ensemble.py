@@ -276,7 +276,7 @@ def predict_in_turn(
     member has them.
     """
     known = state.statistics
-    means = _in_turn(state, obs, actions, turn)[:, : len(known.output_mean)]
+    means = _in_turns(state, obs, actions, [turn])[0, :, : len(known.output_mean)]
     outputs = known.output_mean[None] + known.output_std[None] * means
     return obs + outputs[:, :-1], outputs[:, -1]
 
@@ -293,7 +293,7 @@ def predict_by_pairs(
     Of the values v and v' of both, σ = √((E − 1)/2E)·|v − v'|.  On average over all
     pairs σ² is the variance of the E members; neighbours are as good as any other pair.
     """
-    raw = jnp.stack([_in_turn(state, obs, actions, turn + more) for more in (0, 1)])
+    raw = _in_turns(state, obs, actions, [turn, turn + 1])
     belief = _belief(state.members, _for_rows(state.statistics, len(obs)), obs, raw)
     count = state.members.layers[0].bias.shape[0]
     of_pair = math.sqrt(2.0 * (count - 1) / count)  # two members differ by 2σ of both
@@ -304,21 +304,27 @@ def predict_by_pairs(
     )
 
 
-def _in_turn(
+def _in_turns(
     state: EnsembleState,
     obs: Float[Array, "B S"],
     actions: Float[Array, "B A"],
-    turn: int,
-) -> Float[Array, "B W"]:
-    """Return the output of the member whose turn it is with each row."""
+    turns: Sequence[int],
+) -> Float[Array, "T B W"]:
+    """Return for each turn the output of the member whose turn it is with each row.
+
+    All turns are one batched product, with the rows brought to the members: small
+    products are slow, and so is moving the parameters.
+    """
     known = state.statistics
     inputs = jnp.concatenate([obs, actions], axis=1)
     z = _normalised(inputs, known.input_mean, known.input_std)
-    members = jax.tree.map(lambda leaf: jnp.roll(leaf, turn, axis=0), state.members)
-    count = members.layers[0].bias.shape[0]
+    count = state.members.layers[0].bias.shape[0]
     shares = z.reshape(count, -1, z.shape[1])
-    raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(members, shares)
-    return raw.reshape(len(z), -1)
+    rows = jnp.concatenate([jnp.roll(shares, -turn, axis=0) for turn in turns], axis=1)
+    raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(state.members, rows)
+    parts = jnp.split(raw, len(turns), axis=1)
+    back = [jnp.roll(part, turn, 0) for part, turn in zip(parts, turns, strict=True)]
+    return jnp.stack(back).reshape(len(turns), len(z), -1)
 
 
 def _for_rows(known: Statistics, rows: int) -> Statistics:
