@@ -466,8 +466,13 @@ class ModelBasedAgent(SACAgent):
         model_key, policy_key = jax.random.split(key)
         if rates.model > 0:
             new = ensemble.initial_state(*self._sizes, config.model, key=model_key)
-            members = mix(model.members, new.members, rates.model)
-            model = replace(model, members=members, optimiser=new.optimiser)
+            members, trained = (
+                None if old is None else mix(old, new.members, rates.model)
+                for old in (model.members, model.trained)
+            )
+            model = replace(
+                model, members=members, trained=trained, optimiser=new.optimiser
+            )
         fresh = sac.init(*self._sizes, config.sac, key=policy_key)
         return replace(
             state,

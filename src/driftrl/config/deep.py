@@ -40,6 +40,9 @@ class EnsembleConfig:
     """Decay of the weights, in units of the step size."""
     steps: int = 1
     """Gradient steps in one update, where the policy's gradient is the model's."""
+    averaging: float = 1.0
+    """How far the networks that predict move, at a gradient step, towards those that
+    are trained; 1: they are the same."""
 
     def __post_init__(self) -> None:
         require(
@@ -52,6 +55,8 @@ class EnsembleConfig:
         if self.batch_size is not None:
             all_at_least(self, "agent.model", batch_size=1)
         positive("agent.model.gradient_clip", self.gradient_clip)
+        positive("agent.model.averaging", self.averaging)
+        share("agent.model.averaging", self.averaging)
 
 
 @dataclass(frozen=True)
