@@ -122,7 +122,8 @@ def training(config: SACConfig) -> Callable[[], float]:
     data = stored()
     state = sac.init(STATES, ACTIONS, config, key=jax.random.key(1))
     start, size = (jnp.asarray(number, jnp.int32) for number in (0, ROWS))
-    run = partial(sac.train, state, DeviceReplay(data, start, size), UPDATES, config)
+    replay = DeviceReplay(data, start, size, data.obs[:1])
+    run = partial(sac.train, state, replay, UPDATES, config)
     return lambda: timed(lambda: run(jax.random.key(2))) / UPDATES
 
 

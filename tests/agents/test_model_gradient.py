@@ -79,7 +79,9 @@ def by_hand(
             state, critics, z[None], a[None], CONFIG.sac
         )[:, 0]
         future = alive * gamma**STEPS
-        made.append(total + future * (q(state.critics).mean() - alpha * log_prob))
+        made.append(
+            total + future * (q(state.target_critics).mean() - alpha * log_prob)
+        )
         # From the third critic on: the third and the first.
         target = q(state.target_critics)[jnp.asarray([2, 0])].min() - alpha * log_prob
         wanted.append(total + alpha * first + future * target)

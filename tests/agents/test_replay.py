@@ -57,10 +57,23 @@ def test_data_keep_their_order_and_are_padded_with_zeros() -> None:
     assert replay.rows.terminated.tolist() == [0.0, 0.0, 1.0, 0.0, 0.0]
 
 
+def test_episodes_begin_where_an_observation_does_not_follow() -> None:
+    obs = np.asarray([[1.0], [2.0], [3.0], [7.0], [8.0], [5.0]])
+    next_obs = np.asarray([[2.0], [3.0], [4.0], [8.0], [9.0], [6.0]])
+    data = Data(obs, obs, obs[:, 0], next_obs, obs[:, 0] < 0)
+    replay = device_replay(data, 8)
+    assert list(np.asarray(replay.starts)[:4, 0]) == [1.0, 7.0, 5.0, 1.0]
+    rows = jnp.asarray([[4, 1, 0, 3], [65, 66, 0, 0]])
+    batch = replay.take(rows).obs
+    begun = np.asarray(replay.begin_at_starts(batch, rows, 0.5))[..., 0]
+    assert begun.tolist() == [[7.0, 7.0, 1.0, 7.0], [7.0, 5.0, 1.0, 1.0]]
+    assert replay.begin_at_starts(batch, rows, 0.0) is batch
+
+
 def test_rows_are_taken_by_number_wherever_the_ring_starts() -> None:
     replay = device_replay(memory_of(4).since(1), 5)
     turned = jax.tree.map(lambda column: jnp.roll(column, 3, axis=0), replay.rows)
-    ring = DeviceReplay(turned, jnp.asarray(3, jnp.int32), replay.size)
+    ring = replay._replace(rows=turned, start=jnp.asarray(3, jnp.int32))
     numbers = jnp.asarray([[0, 3], [2, 2]])
     assert same(ring.take(numbers), replay.take(numbers))
     assert ring.take(numbers).obs.shape == (2, 2, 2)

@@ -53,7 +53,7 @@ def probe(
     if log_alpha is not None:
         start = replace(start, log_temperature=jnp.float32(log_alpha))
     first, size = (jnp.asarray(number, jnp.int32) for number in (0, ROWS))
-    replay = DeviceReplay(data, first, size)
+    replay = DeviceReplay(data, first, size, data.obs[:1])
     return sac.train(start, replay, 600, PROBE, jax.random.key(7))[0]
 
 

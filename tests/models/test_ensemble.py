@@ -20,6 +20,7 @@ from driftrl.models.ensemble import (
     Statistics,
 )
 from driftrl.models.networks import MLP
+from factories import same
 
 S, A, E = 3, 2, 4
 SMALL = EnsembleConfig(members=E, hidden=(8, 7), learning_rate=1e-2)
@@ -202,3 +203,38 @@ def test_separate_batches_are_judged_by_their_own_members() -> None:
     ]
     assert loss_of(state, stacked) == pytest.approx(np.mean(alone), rel=1e-5)
     assert loss_of(state, batches[0]) != pytest.approx(np.mean(alone), rel=1e-2)
+
+
+def test_the_average_of_what_is_trained_predicts() -> None:
+    averaged = replace(SMALL, averaging=0.25)
+    plain, slow = normalised_state(), normalised_state(averaged)
+    assert plain.trained is None
+    expected = slow.members
+    for seed in range(3):
+        batch = transitions(5, seed)
+        plain, _ = ensemble.update(plain, batch, SMALL)
+        slow, _ = ensemble.update(slow, batch, averaged)
+        assert same(slow.trained, plain.members)
+        expected = jax.tree.map(
+            lambda new, old: 0.25 * new + 0.75 * old, plain.members, expected
+        )
+    for got, wanted in zip(
+        *map(jax.tree.leaves, (slow.members, expected)), strict=True
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    # Other statistics change neither of both as a function.
+    other = replace(STATISTICS, output_std=2.0 * STATISTICS.output_std)
+    obs, action = random(S), random(A)
+
+    def mean(state: EnsembleState) -> jax.Array:
+        return ensemble.predict(state, obs, action).mean
+
+    assert slow.trained is not None
+    raw = replace(slow, members=slow.trained)
+    refitted = ensemble.refit(slow, other)
+    assert refitted.trained is not None
+    np.testing.assert_allclose(mean(refitted), mean(slow), rtol=1e-5)
+    np.testing.assert_allclose(
+        mean(replace(refitted, members=refitted.trained)), mean(raw), rtol=1e-5
+    )
+    assert float(jnp.abs(mean(raw) - mean(slow)).max()) > 1e-4

@@ -66,6 +66,8 @@ from driftrl.types import Data, Episode
 
 # Rows that all members predict at once: a million would fill the memory.
 _PREDICTED_AT_ONCE = 2**15
+# Imagined decisions by which candidates are compared, at most: errors add up.
+_EVALUATED_STEPS = 200
 
 
 BonusOf = Callable[[Array, Array], Array]
@@ -90,6 +92,8 @@ class ModelBasedState(eqx.Module):
     average_actor: MLP
     """π̄, which follows the actor slowly: the reference for tuning λ, and what acts
     where the policy's gradient is the model's."""
+    best_actor: MLP | None
+    """Of plain observations: what acts, where candidates are evaluated."""
     weight: WeightState
     metrics: Metrics
     softly_reset: Bool[Array, ""]
@@ -154,7 +158,14 @@ def update(
     state, model_loss = _update_model(state, replay, collected, config, model_key)
     predict = _predict(state.model, settings)
     bonus_of = _bonus_under(predict, config)
-    layers, bonus, start = _layers(state, predict, collected, settings, rollout_key)
+    # A terminal state has no future: start from the state before it.
+    over = collected.terminated[:, None] > 0
+    start = replay.begin_at_starts(
+        jnp.where(over, collected.obs, collected.next_obs),
+        rows,
+        config.imagination.from_starts,
+    )
+    layers, bonus = _layers(state, predict, collected, start, settings, rollout_key)
     state, metrics = _update_policy(state, bonus_of, layers, bonus, config, policy_key)
     if config.optimism.rule == "tuned":
         average = partial(sac.sample_action, state.average_actor)
@@ -210,7 +221,9 @@ def _update_through_model(
         lambda: model_gradient.train(
             (state.policy, state.average_actor),
             world,
-            replay.take(for_policy).obs,
+            replay.begin_at_starts(
+                replay.take(for_policy).obs, for_policy, config.imagination.from_starts
+            ),
             config,
             (noise_key, critic_key),
         ),
@@ -289,14 +302,12 @@ def _layers(
     state: ModelBasedState,
     predict: Predict,
     collected: Batch,
+    start: Float[Array, "B S"],
     settings: Settings,
     key: Key[Array, ""],
-) -> tuple[Batch, Float[Array, "K B"], Float[Array, "B S"]]:
-    """Return the layers, collected first, their bonus, and where rollouts start."""
+) -> tuple[Batch, Float[Array, "K B"]]:
+    """Return the layers, collected first, and their bonus; rollouts begin at start."""
     config = settings.config
-    # A terminal state has no future: start from the state before it.
-    over = collected.terminated[:, None] > 0
-    start = jnp.where(over, collected.obs, collected.next_obs)
     rollouts = imagine(
         predict,
         partial(sac.sample_action, state.policy.actor),
@@ -313,7 +324,7 @@ def _layers(
         (collected, bonus),
         (imagined, rollouts.bonus),
     )
-    return layers, bonuses, start
+    return layers, bonuses
 
 
 def _update_policy(
@@ -423,6 +434,7 @@ class ModelBasedAgent(SACAgent):
             termination=ends,
             policy=policy,
             average_actor=policy.actor,
+            best_actor=policy.actor if config.learning.candidates > 1 else None,
             weight=weight,
             metrics=Metrics(sac.no_metrics(), jnp.zeros(()), jnp.zeros(())),
             softly_reset=jnp.zeros((), bool),
@@ -433,14 +445,10 @@ class ModelBasedAgent(SACAgent):
         metrics = state.metrics
         policy = actor_policy(state, metrics.policy)
         losses = {"model_loss": metrics.model_loss, "bonus": metrics.bonus}
-        actor = policy.actor
-        if self._config.policy_gradient == "model":  # from here on, plain observations
-            known = state.model.statistics.of_obs
-            unit = (jnp.zeros_like(known[0]), jnp.ones_like(known[1]))
-            actor = refit_inputs(state.average_actor, known, unit)
+        actor = state.best_actor
         return replace(
             policy,
-            actor=actor,
+            actor=_plain_actor(state, self._config) if actor is None else actor,
             columns={**policy.columns, **losses},
             optimism=current_weight(state, self._config),
             evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
@@ -458,8 +466,13 @@ class ModelBasedAgent(SACAgent):
         model_key, policy_key = jax.random.split(key)
         if rates.model > 0:
             new = ensemble.initial_state(*self._sizes, config.model, key=model_key)
-            members = mix(model.members, new.members, rates.model)
-            model = replace(model, members=members, optimiser=new.optimiser)
+            members, trained = (
+                None if old is None else mix(old, new.members, rates.model)
+                for old in (model.members, model.trained)
+            )
+            model = replace(
+                model, members=members, trained=trained, optimiser=new.optimiser
+            )
         fresh = sac.init(*self._sizes, config.sac, key=policy_key)
         return replace(
             state,
@@ -467,6 +480,31 @@ class ModelBasedAgent(SACAgent):
             policy=sac.soft_reset(state.policy, fresh, rates.policy),
             average_actor=mix(state.average_actor, fresh.actor, rates.policy),
         )
+
+    def _train_between(
+        self,
+        state: ModelBasedState,
+        replay: DeviceReplay,
+        context: LearnContext,
+        key: Key[Array, ""],
+    ) -> ModelBasedState:
+        """Train; with several candidates, the best of them acts."""
+        count = self._config.learning.candidates
+        if count == 1:
+            return super()._train_between(state, replay, context, key)
+        # What acted before the first update knows nothing.
+        actors = [state.best_actor] if int(state.policy.updates) > 0 else []
+        total = self._updates(state, context)
+        for number in range(count if context.seconds is None else 1):
+            part = context
+            if context.seconds is None:
+                part = replace(context, updates=total // count)
+            part_key = jax.random.fold_in(key, number)
+            state = super()._train_between(state, replay, part, part_key)
+            actors.append(_plain_actor(state, self._config))
+        steps = min(self._steps, _EVALUATED_STEPS)
+        scores = [_score(self._settings, steps, state, replay, a, key) for a in actors]
+        return replace(state, best_actor=actors[int(np.nanargmax(scores))])
 
     def refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
         """Normalise by exactly the transitions of the replay.
@@ -513,6 +551,39 @@ class ModelBasedAgent(SACAgent):
             float(gain), float(noise), self._sizes[0], context, optimism.theory
         )
         return replace(state, weight=with_weight(state.weight, weight))
+
+
+def _plain_actor(state: ModelBasedState, config: EnsembleAgentConfig) -> MLP:
+    """Return the newest actor that may act, as a function of plain observations."""
+    if config.policy_gradient == "critic":
+        return state.policy.actor
+    known = state.model.statistics.of_obs
+    unit = (jnp.zeros_like(known[0]), jnp.ones_like(known[1]))
+    return refit_inputs(state.average_actor, known, unit)
+
+
+@partial(jax.jit, static_argnames=("settings", "steps"))
+def _score(
+    settings: Settings,
+    steps: int,
+    state: ModelBasedState,
+    replay: DeviceReplay,
+    actor: MLP,
+    key: Key[Array, ""],
+) -> Float[Array, ""]:
+    """Return the optimistic objective of an actor in the model, from start states."""
+    rollouts = imagine(
+        _predict(state.model, settings),
+        lambda obs, key: sac.policy(actor, obs).mode(),
+        _ends(state, settings),
+        replay.starts,
+        replace(settings.config.imagination, horizon=steps),
+        key=key,
+        reward=settings.functions.reward,
+    )
+    weight = current_weight(state, settings.config)
+    gained = rollouts.rewards + weight * rollouts.bonus
+    return jnp.mean(jnp.sum(jnp.where(rollouts.active, gained, 0.0), axis=0))
 
 
 def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePrediction:

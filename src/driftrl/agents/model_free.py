@@ -211,8 +211,9 @@ class SACAgent(Agent):
         if self._learning.when == "step":
             transition = Transition(obs[0], actions[0], 0.0, obs[0], False, False)
             replay = self._replay.append(transition)
-        self._train(self.refresh(state, replay), replay, 0, key)
-        self.finish(state, data, LearnContext(1, steps))
+        context = LearnContext(1, steps, updates=0)
+        self._train_between(self.refresh(state, replay), replay, context, key)
+        self.finish(state, data, context)
         untrained = self.policy(state)
         policy = replace(untrained, trained=True)
         for variant in (untrained, policy, policy.deterministic()):
@@ -237,12 +238,7 @@ class SACAgent(Agent):
         The first time, that is for everything that was collected until then.
         """
         if context.seconds is None:
-            updates = context.updates
-            if updates is None:
-                fresh = int(state.policy.updates) == 0
-                collected = self._replay.size if fresh else context.collected
-                updates = self._learning.model_updates * collected
-            return self._train(state, replay, updates, key)
+            return self._train(state, replay, self._updates(state, context), key)
         end, stretch = time.monotonic() + context.seconds, 0
         while time.monotonic() < end:
             stretch_key = jax.random.fold_in(key, stretch)
@@ -250,6 +246,13 @@ class SACAgent(Agent):
             jax.block_until_ready(state)
             stretch += 1
         return state
+
+    def _updates(self, state: State, context: LearnContext) -> int:
+        if context.updates is not None:
+            return context.updates
+        fresh = int(state.policy.updates) == 0
+        collected = self._replay.size if fresh else context.collected
+        return self._learning.model_updates * collected
 
     def _load(self, data: Data) -> DeviceReplay:
         """Return the data on the device, with room for the steps of an episode."""

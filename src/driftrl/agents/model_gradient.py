@@ -4,7 +4,7 @@ From states s₀ of the retained data, the policy acts for K imagined steps in t
 ensemble.  With m_k = 1 while the task has not ended and soft rewards
 ρ_k = r_k + λ·b_k − α·log π_k::
 
-    actor    maximise Σ_{k<K} γᵏ·m_k·ρ_k + γᴷ·m_K·(mean_i Q_i(s_K, a_K) − α·log π_K)
+    actor    maximise Σ_{k<K} γᵏ·m_k·ρ_k + γᴷ·m_K·(mean_i Q̄_i(s_K, a_K) − α·log π_K)
     critics  (Q_i(s₀, a₀) − y)²,
              y = α·log π₀ + Σ_{k<K} γᵏ·m_k·ρ_k
                  + γᴷ·m_K·(min_{i ∈ pair} Q̄_i(s_K, a_K) − α·log π_K)
@@ -164,19 +164,18 @@ def update(
     temperature = jnp.exp(state.log_temperature)
     discounts = settings.discount ** jnp.arange(steps, dtype=start.dtype)[:, None]
 
-    def objective(actor: MLP) -> tuple[Array, tuple[Imagined, Array]]:
+    def objective(actor: MLP) -> tuple[Array, tuple[Imagined, Array, Array]]:
         seen = imagine(actor, world, start, temperature, drawn.noise)
         total = jnp.sum(discounts * seen.alive[:-1] * seen.soft, axis=0)
-        q = sac.values(state, state.critics, seen.last_obs, seen.last_actions, settings)
+        q = sac.values(
+            state, state.target_critics, seen.last_obs, seen.last_actions, settings
+        )
         end = jnp.mean(q, axis=0) - temperature * seen.log_prob[-1]
         value = total + settings.discount**steps * seen.alive[-1] * end
-        return -jnp.mean(value), (seen, total)
+        return -jnp.mean(value), (seen, total, q)
 
-    (loss, (seen, total)), gradient = jax.value_and_grad(objective, has_aux=True)(
+    (loss, (seen, total, q)), gradient = jax.value_and_grad(objective, has_aux=True)(
         state.actor
-    )
-    q = sac.values(
-        state, state.target_critics, seen.last_obs, seen.last_actions, settings
     )
     end = (
         jnp.min(jnp.roll(q, -drawn.critic, axis=0)[:2], axis=0)

@@ -24,6 +24,8 @@ from driftrl.types import Data, Transition
 _MEASURED_AT_ONCE = 2**17
 _BLOCK = 2**13
 _SMALLEST_CHUNK = 1000  # rows per write: a call costs more than these rows
+STARTS = 64
+"""Newest observations at the start of an episode that are kept at hand."""
 
 
 class Batch(NamedTuple):
@@ -43,6 +45,8 @@ class DeviceReplay(NamedTuple):
     rows: Batch
     start: Int[Array, ""]
     size: Int[Array, ""]
+    starts: Float[Array, "M S"]
+    """Observations at the start of the newest episodes, repeated if there are fewer."""
 
     @property
     def capacity(self) -> int:
@@ -54,6 +58,18 @@ class DeviceReplay(NamedTuple):
         rows = (self.start + numbers) % self.capacity
         return jax.tree.map(lambda column: column[rows], self.rows)
 
+    def begin_at_starts(
+        self, obs: Float[Array, "*U B S"], rows: Int[Array, "*U B"], share: float
+    ) -> Float[Array, "*U B S"]:
+        """Replace this share of the rows by observations at the start of an episode.
+
+        Which one follows from the random numbers ``rows``.
+        """
+        if share == 0:
+            return obs
+        count = round(share * rows.shape[-1])
+        return obs.at[..., :count, :].set(self.starts[rows[..., :count] % STARTS])
+
     def ordered(self) -> Batch:
         """Return all rows, oldest transition first, padding last."""
         return self.take(jnp.arange(self.capacity, dtype=jnp.int32))
@@ -62,7 +78,18 @@ class DeviceReplay(NamedTuple):
 def device_replay(data: Data, capacity: int) -> DeviceReplay:
     """Copy data to the device, in single precision."""
     start, size = (jnp.asarray(number, jnp.int32) for number in (0, len(data)))
-    return DeviceReplay(_padded_rows(data, 0, capacity), start, size)
+    return DeviceReplay(_padded_rows(data, 0, capacity), start, size, _starts(data))
+
+
+def _starts(data: Data) -> Float[Array, "M S"]:
+    """Return where the newest episodes began: where an observation is not the last's.
+
+    A retained part of an episode begins anew, too.
+    """
+    continued = np.all(data.obs[1:] == data.next_obs[:-1], axis=1)
+    rows = np.flatnonzero(np.append(True, ~continued)[: len(data)])[-STARTS:]
+    shape = (STARTS, data.obs.shape[1])
+    return jnp.asarray(np.resize(data.obs[rows], shape), jnp.float32)
 
 
 def _padded_rows(data: Data, first: int, rows: int) -> Batch:
@@ -91,6 +118,7 @@ class ReplayCache:
         self._chunk = max(steps, _SMALLEST_CHUNK)
         self._rows: Batch | None = None
         self._start = self.size = 0
+        self._starts = jnp.zeros((STARTS, sizes[0]))
         # Of which transitions the rows are; ``append`` adds rows beyond ``_end``.
         self._origin: object = None
         self._first = self._end = 0
@@ -116,7 +144,7 @@ class ReplayCache:
             rows = _padded_rows(data, self.size, self._chunk)
             self._write(rows, min(self._chunk, len(data) - self.size))
         self._first, self._end = data.offset, data.offset + len(data)
-        self._origin = data.origin
+        self._origin, self._starts = data.origin, _starts(data)
         return self._replay()
 
     def append(self, transition: Transition) -> DeviceReplay:
@@ -145,7 +173,7 @@ class ReplayCache:
     def _replay(self) -> DeviceReplay:
         assert self._rows is not None
         start, size = (jnp.asarray(n, jnp.int32) for n in (self._start, self.size))
-        return DeviceReplay(self._rows, start, size)
+        return DeviceReplay(self._rows, start, size, self._starts)
 
 
 def _empty_rows(sizes: tuple[int, int], capacity: int) -> Batch:

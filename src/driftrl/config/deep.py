@@ -40,6 +40,9 @@ class EnsembleConfig:
     """Decay of the weights, in units of the step size."""
     steps: int = 1
     """Gradient steps in one update, where the policy's gradient is the model's."""
+    averaging: float = 1.0
+    """How far the networks that predict move, at a gradient step, towards those that
+    are trained; 1: they are the same."""
 
     def __post_init__(self) -> None:
         require(
@@ -52,6 +55,8 @@ class EnsembleConfig:
         if self.batch_size is not None:
             all_at_least(self, "agent.model", batch_size=1)
         positive("agent.model.gradient_clip", self.gradient_clip)
+        positive("agent.model.averaging", self.averaging)
+        share("agent.model.averaging", self.averaging)
 
 
 @dataclass(frozen=True)
@@ -110,9 +115,12 @@ class ImaginationConfig:
     """When a rollout ends: never, by the task's own condition, or by a network."""
     reward: Literal["learned", "known"] = "learned"
     """Reward of a rollout: learned by the model, or the task's own function."""
+    from_starts: float = 0.0
+    """Share of rollouts that begin where episodes began; others begin anywhere."""
 
     def __post_init__(self) -> None:
         all_at_least(self, "agent.imagination", horizon=1)
+        share("agent.imagination.from_starts", self.from_starts)
 
 
 @dataclass(frozen=True)
@@ -150,10 +158,13 @@ class LearningConfig:
     """Retained transitions below which nothing is updated; at least one batch."""
     model_first: int = 0
     """Gradient steps of the model before the policy learns, if through the model."""
+    candidates: int = 1
+    """Policies of an episode's updates that are evaluated in the model; with several,
+    the best one acts, or the one that acted before if it is better still."""
 
     def __post_init__(self) -> None:
         least = {"model_updates": 1, "policy_updates": 1, "learning_starts": 1}
-        all_at_least(self, "agent.learning", model_first=0, **least)
+        all_at_least(self, "agent.learning", model_first=0, candidates=1, **least)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from driftrl.models.networks import (
     MLP,
     adam,
     apply_gradients,
+    polyak_update,
     refit_inputs,
     refit_outputs,
     safe_sqrt,
@@ -100,7 +101,9 @@ class EnsembleState(eqx.Module):
     """Everything that learning changes; a pytree of arrays."""
 
     members: MLP
-    """All networks as one, every parameter with a leading axis E."""
+    """What predicts: all networks as one, every parameter with a leading axis E."""
+    trained: MLP | None
+    """What is trained, where its average predicts; None: the members themselves."""
     optimiser: PyTree
     updates: Int[Array, ""]
     """Number of updates so far."""
@@ -154,6 +157,7 @@ def _init_state(
 ) -> EnsembleState:
     return EnsembleState(
         members=members,
+        trained=members if config.averaging < 1 else None,
         optimiser=optimiser(config).init(members),  # pyright: ignore[reportArgumentType]
         updates=jnp.zeros((), jnp.int32),
         statistics=Statistics(
@@ -224,18 +228,23 @@ def refit(state: EnsembleState, statistics: Statistics) -> EnsembleState:
     old, new = state.statistics, statistics
     inputs = [(part.input_mean, part.input_std) for part in (old, new)]
     outputs = [(part.output_mean, part.output_std) for part in (old, new)]
-    members = refit_inputs(state.members, *inputs)
     shift = jnp.log(old.output_std / new.output_std)
-    if isinstance(members, ConstantNoise):
-        log_std = members.log_std + shift[None]
-        members = eqx.tree_at(lambda member: member.log_std, members, log_std)
-    elif members.layers[-1].bias.shape[-1] > len(shift):
+    if state.members.layers[-1].bias.shape[-1] > len(shift):
         outputs = [  # log σ shifts and does not scale
             (jnp.concatenate([mean, noise]), jnp.concatenate([std, jnp.ones_like(std)]))
             for (mean, std), noise in zip(outputs, (shift, 0.0 * shift), strict=True)
         ]
-    members = refit_outputs(members, *outputs)
-    return replace(state, members=members, statistics=statistics)
+
+    def same_function(members: MLP) -> MLP:
+        members = refit_inputs(members, *inputs)
+        if isinstance(members, ConstantNoise):
+            log_std = members.log_std + shift[None]
+            members = eqx.tree_at(lambda member: member.log_std, members, log_std)
+        return refit_outputs(members, *outputs)
+
+    trained = None if state.trained is None else same_function(state.trained)
+    members = same_function(state.members)
+    return replace(state, members=members, trained=trained, statistics=statistics)
 
 
 def predict(
@@ -276,7 +285,7 @@ def predict_in_turn(
     member has them.
     """
     known = state.statistics
-    means = _in_turn(state, obs, actions, turn)[:, : len(known.output_mean)]
+    means = _in_turns(state, obs, actions, [turn])[0, :, : len(known.output_mean)]
     outputs = known.output_mean[None] + known.output_std[None] * means
     return obs + outputs[:, :-1], outputs[:, -1]
 
@@ -293,7 +302,7 @@ def predict_by_pairs(
     Of the values v and v' of both, σ = √((E − 1)/2E)·|v − v'|.  On average over all
     pairs σ² is the variance of the E members; neighbours are as good as any other pair.
     """
-    raw = jnp.stack([_in_turn(state, obs, actions, turn + more) for more in (0, 1)])
+    raw = _in_turns(state, obs, actions, [turn, turn + 1])
     belief = _belief(state.members, _for_rows(state.statistics, len(obs)), obs, raw)
     count = state.members.layers[0].bias.shape[0]
     of_pair = math.sqrt(2.0 * (count - 1) / count)  # two members differ by 2σ of both
@@ -304,21 +313,27 @@ def predict_by_pairs(
     )
 
 
-def _in_turn(
+def _in_turns(
     state: EnsembleState,
     obs: Float[Array, "B S"],
     actions: Float[Array, "B A"],
-    turn: int,
-) -> Float[Array, "B W"]:
-    """Return the output of the member whose turn it is with each row."""
+    turns: Sequence[int],
+) -> Float[Array, "T B W"]:
+    """Return for each turn the output of the member whose turn it is with each row.
+
+    All turns are one batched product, with the rows brought to the members: small
+    products are slow, and so is moving the parameters.
+    """
     known = state.statistics
     inputs = jnp.concatenate([obs, actions], axis=1)
     z = _normalised(inputs, known.input_mean, known.input_std)
-    members = jax.tree.map(lambda leaf: jnp.roll(leaf, turn, axis=0), state.members)
-    count = members.layers[0].bias.shape[0]
+    count = state.members.layers[0].bias.shape[0]
     shares = z.reshape(count, -1, z.shape[1])
-    raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(members, shares)
-    return raw.reshape(len(z), -1)
+    rows = jnp.concatenate([jnp.roll(shares, -turn, axis=0) for turn in turns], axis=1)
+    raw = jax.vmap(lambda member, rows: jax.vmap(member)(rows))(state.members, rows)
+    parts = jnp.split(raw, len(turns), axis=1)
+    back = [jnp.roll(part, turn, 0) for part, turn in zip(parts, turns, strict=True)]
+    return jnp.stack(back).reshape(len(turns), len(z), -1)
 
 
 def _for_rows(known: Statistics, rows: int) -> Statistics:
@@ -398,13 +413,23 @@ def update(
     state: EnsembleState, batch: Samples, config: EnsembleConfig
 ) -> tuple[EnsembleState, Float[Array, ""]]:
     """Take one gradient step of all members on a batch; return the loss as well."""
+    before = state.members if state.trained is None else state.trained
     loss, gradient = jax.value_and_grad(regression_loss)(
-        state.members, state.statistics, batch
+        before, state.statistics, batch
     )
-    members, memory = apply_gradients(
-        optimiser(config), gradient, state.optimiser, state.members
+    after, memory = apply_gradients(
+        optimiser(config), gradient, state.optimiser, before
     )
-    state = replace(state, members=members, optimiser=memory, updates=state.updates + 1)
+    members, trained = after, None
+    if state.trained is not None:
+        members, trained = polyak_update(after, state.members, config.averaging), after
+    state = replace(
+        state,
+        members=members,
+        trained=trained,
+        optimiser=memory,
+        updates=state.updates + 1,
+    )
     return state, loss
 
 
