@@ -108,6 +108,34 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         info["theta"] = self._theta
         return obs, reward, terminated, truncated, info
 
+    def begin_segment(
+        self,
+        *,
+        seed: int,
+        options: dict[str, int],
+        state: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Go on without a reset, from where the plant is or from a stored state.
+
+        Either way the state is set once, so that a resumed run equals an uninterrupted
+        one also where setting it computes something, as MuJoCo does.
+        """
+        self._episode, self._decisions = options["episode"], options["steps"]
+        self._apply_drift()
+        state = self._plant.get_state() if state is None else state
+        if state is not None:
+            self._plant.set_state(state)
+        self._plant.reseed(seed)
+
+    def get_state(self) -> dict[str, np.ndarray] | None:
+        """Return the state of the plant; None if it can't be restored."""
+        return self._plant.get_state()
+
+    def recover(self, *, seed: int) -> Observation:
+        """Put the plant where an episode would start; its clocks go on."""
+        clock = {"episode": self._episode, "steps": self._decisions}
+        return self._plant.reset(seed=seed, options=clock)[0]
+
     def render(self) -> Any:
         """Draw the plant."""
         return self._plant.render()
@@ -136,7 +164,7 @@ def make_env(
 
 def environment_of(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
     """Build the drifting environment of a run."""
-    plant = make_plant(task_of_run(config), config.environment, render_mode)
+    plant = make_plant(task_of_run(config), config.plant_environment, render_mode)
     return drifting(plant, config)
 
 
