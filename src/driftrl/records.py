@@ -139,7 +139,7 @@ def readable_records(
     path, records = Path(path), []
     for number, line in enumerate(_complete_lines(path), start=1):
         try:
-            records.append(_decode_line(line, path, number))
+            records.append(decode_record(line, path, number))
         except CorruptFile as damage:
             return records, damage
     return records, None
@@ -179,7 +179,8 @@ def _complete_lines(path: Path) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1]
 
 
-def _decode_line(line: bytes, path: Path, number: int) -> EpisodeRecord:
+def decode_record(line: bytes, path: Path, number: int) -> EpisodeRecord:
+    """Return the row of an episode from its line; ``CorruptFile`` if it is not that."""
     try:
         row = msgspec.json.decode(line, type=dict[str, Any])
         if row.pop(_SUM, None) not in (None, _checksum(row)):

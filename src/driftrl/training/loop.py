@@ -5,13 +5,14 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from driftrl.agents.base import Policy
 from driftrl.config.run import RunConfig
-from driftrl.envs.drifting import environment_of
+from driftrl.envs.drifting import DriftingEnv, environment_of
 from driftrl.errors import DriftrlError, EnvironmentFault, EpisodeAborted, require
 from driftrl.training.learner import Learner
 from driftrl.training.run_directory import Warn
@@ -28,6 +29,7 @@ Watch = Callable[[Env, int], AbstractContextManager[OnReward]]
 """Opens an observer of episode n, which has just been reset; closed when it ends."""
 # An episode may be stopped from outside this often in a row.
 _ATTEMPTS = 20
+_OBS, _PLANT = "obs", "plant."  # of where a machine is
 
 
 def unwatched(env: Env, number: int) -> AbstractContextManager[OnReward]:
@@ -76,6 +78,8 @@ def run_session(
     evaluated on ``twin``, by default a second environment of the configuration.
     """
     config = session.config
+    if config.continuing:
+        return operate(session, env, on_episode=on_episode, warn=warn, watch=watch)
     if twin is None and config.evaluation.episodes > 0:
         twin = environment_of(config)
     stopped, resumed = 0, session.number > 1
@@ -122,8 +126,8 @@ def _run_episode(
     config, return_eval = session.config, None
     try:
         if session.unlearned is None:
-            collect(session, env, config.seed, watch, place=session.place)
-            session.end_episode(theta=_theta(env))
+            thetas = collect(session, env, config.seed, watch, place=session.place)
+            session.end_episode(theta=thetas if config.drift_every else thetas[-1])
         if twin is not None:
             return_eval = evaluate(
                 session.policy,
@@ -144,6 +148,117 @@ def _run_episode(
     return session.learn(return_eval=return_eval)
 
 
+# Continuing operation.
+
+
+def operate(
+    session: Session,
+    env: Env,
+    *,
+    on_episode: OnEpisode | None = None,
+    warn: Warn = warnings.warn,
+    watch: Watch = unwatched,
+) -> None:
+    """Run a machine segment by segment; it is reset once, before the first.
+
+    A fall is an event: it costs ``event_cost``, is logged with the segment, and then
+    an operator puts the machine back, or the policy goes on.
+    """
+    machine, config = env.unwrapped, session.config
+    require(
+        isinstance(machine, DriftingEnv),
+        f"Continuing operation needs an environment of driftrl, received {env!r}; a "
+        "robot is driven in episodes.",
+    )
+    assert isinstance(machine, DriftingEnv)
+    show = on_episode or (lambda record: None)
+    if session.unlearned is not None:
+        show(session.learn())
+    obs, stored = _start(session, machine, warn)
+    while session.number <= config.episodes:
+        if session.number > 1:
+            seed = integer_for(config.seed, Purpose.ENVIRONMENT, session.number)
+            machine.begin_segment(seed=seed, options=session.place, state=stored)
+        try:
+            obs, stored = _run_segment(session, env, machine, obs, watch), None
+        except EnvironmentFault as fault:
+            place = _place_of_fault(session, env)
+            raise EnvironmentFault(f"{fault} {place}") from fault
+        rows = session.learn_beside() if config.background else [session.learn()]
+        for row in rows:
+            show(row)
+    for row in session.finish():
+        show(row)
+
+
+def _start(
+    session: Session, machine: DriftingEnv, warn: Warn
+) -> tuple[np.ndarray, dict[str, np.ndarray] | None]:
+    """Return the first observation, and the state in which the machine was left."""
+    seed = integer_for(session.config.seed, Purpose.ENVIRONMENT, session.number)
+    obs, _ = machine.reset(seed=seed, options=session.place)
+    if machine.get_state() is None:
+        warn(
+            f"The state of {session.config.task!r} can't be restored: after a restart "
+            "it begins at a reset, and the run need not equal an uninterrupted one. "
+            "Give it get_state() and set_state(state)."
+        )
+    known = session.machine
+    if _OBS not in known:
+        return obs, None
+    plant = (name for name in known if name.startswith(_PLANT))
+    return known[_OBS], {name.removeprefix(_PLANT): known[name] for name in plant}
+
+
+def _run_segment(
+    session: Session, env: Env, machine: DriftingEnv, obs: np.ndarray, watch: Watch
+) -> np.ndarray:
+    """Execute and end segment n; return the observation that the next begins with."""
+    config, steps = session.config, session.config.environment.steps
+    number, clock = session.begin_episode(), session.place["steps"]
+    thetas: list[float] = []
+    events: list[dict[str, Any]] = []
+    fallen = False
+    with watch(env, number) as on_reward:
+        for step in range(steps):
+            obs, reward, terminated, truncated, info = env.step(session.act(obs))
+            if truncated:
+                raise EnvironmentFault(
+                    f"The environment truncated itself after {clock + step + 1} steps, "
+                    "and in continuing operation it is never reset: remove its time "
+                    "limit."
+                )
+            earned = float(reward)
+            thetas.append(_theta(env))
+            if terminated and not fallen:
+                earned -= config.event_cost
+                events.append(
+                    {
+                        "segment": number,
+                        "step": step,
+                        "clock": clock + step,
+                        "event": str(info.get("event", "terminated")),
+                        "cost": config.event_cost,
+                        "recovery": config.recovery,
+                    }
+                )
+            fallen = terminated
+            ended = terminated and config.recovery == "operator"
+            over = ended, not ended and step == steps - 1
+            session.observe(obs, earned, *over, action=info.get("applied"))
+            on_reward(earned)
+            if ended:
+                break
+    if events and config.recovery == "operator":
+        obs = machine.recover(seed=integer_for(config.seed, Purpose.RECOVERY, number))
+    state, known = machine.get_state(), {}
+    if state is not None:
+        known = {_OBS: obs, **{_PLANT + name: part for name, part in state.items()}}
+    theta = thetas if config.drift_every else thetas[-1]
+    session.end_episode(theta=theta, machine=known, events=events)
+    return obs
+
+
 def collect(
     learner: Learner,
     env: Env,
@@ -151,21 +266,27 @@ def collect(
     watch: Watch = unwatched,
     *,
     place: dict[str, int] | None = None,
-) -> None:
-    """Execute episode n in an environment; ``place`` is where n is on its clocks."""
+) -> list[float]:
+    """Execute episode n in an environment; ``place`` is where n is on its clocks.
+
+    Returns:
+        θ of every step; NaN where it is unknown.
+    """
     number = learner.begin_episode()
     obs, _ = env.reset(
         seed=integer_for(seed, Purpose.ENVIRONMENT, number),
         options=place or {"episode": number},
     )
-    over = False
+    thetas, over = [], False
     with watch(env, number) as on_reward:
         while not over:
             obs, reward, terminated, truncated, info = env.step(learner.act(obs))
             applied = info.get("applied")  # a robot's and a custom environment's
             learner.observe(obs, float(reward), terminated, truncated, action=applied)
+            thetas.append(_theta(env))
             on_reward(float(reward))
             over = terminated or truncated
+    return thetas
 
 
 def evaluate(
@@ -213,6 +334,6 @@ def _place_of_fault(session: Session, env: Env) -> str:
 
 
 def _theta(env: Env) -> float:
-    """Return θ of the running episode; NaN where it is unknown."""
+    """Return θ of the running episode or step; NaN where it is unknown."""
     theta = env.get_wrapper_attr("theta")
     return math.nan if theta is None else float(theta)

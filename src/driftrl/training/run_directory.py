@@ -3,8 +3,9 @@
 config.toml      the complete configuration, with the versions that ran it, and what
                  was changed on the way
 episodes.jsonl   one row per episode
+events.jsonl     one line per fall in continuing operation
 memory/          one immutable file per episode
-pending/         an episode that has ended and was not learned from yet
+pending/         episodes that have ended and were not learned from yet
 checkpoint/      the newest two
 log.json         range of the observations in episodes that something else drove
 lock             held by the process that runs it
@@ -14,13 +15,14 @@ heartbeat        touched by that process while it lives
 import contextlib
 import fcntl
 import importlib.metadata
+import io
 import json
 import math
 import os
 import platform
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +33,7 @@ import driftrl
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError, counted, require
-from driftrl.io import remove_leftovers, write_atomically
+from driftrl.io import read_arrays, remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
     episode_file,
@@ -45,6 +47,8 @@ from driftrl.records import (
     RECORDS_FILE,
     RecordWriter,
     complete_rows,
+    decode_record,
+    encode_record,
     read_settings,
     readable_records,
     truncate_records,
@@ -52,6 +56,7 @@ from driftrl.records import (
 from driftrl.training.checkpoint import (
     OtherState,
     load_checkpoint,
+    load_machine,
     save_checkpoint,
     saved_checkpoints,
 )
@@ -60,12 +65,28 @@ from driftrl.types import Episode, EpisodeRecord, Precision
 Warn = Callable[[str], None]
 # Well within records.HEARTBEAT_LIMIT, by which others tell that this process lives.
 _BEAT_SECONDS = 10.0
-_PENDING, _THETA, _LOGGED = "pending", "theta.json", "log.json"
+EVENTS_FILE = "events.jsonl"
+_PENDING, _LOGGED = "pending", "log.json"
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
-_SYSTEM = ("environment", "drift", "extra_drifts", "clock")
+_SYSTEM = ("environment", "drift", "extra_drifts", "clock", "continuing", "recovery")
 # Settings that make a run another run.
 _IDENTITY = ("task", "method", "seed", "variant")
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An episode that has ended, and what goes with it until it is learned from."""
+
+    episode: Episode
+    theta: float
+    machine: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Where the machine was at its end, if that can be restored."""
+    events: tuple[dict[str, Any], ...] = ()
+    """What happened in it, for the log."""
+    record: EpisodeRecord | None = None
+    """Its row, where it is learned from in the background."""
 
 
 class Difference(NamedTuple):
@@ -133,6 +154,8 @@ class RunDirectory:
         self._precision: Precision = np.float64
         self._warn = warn
         self._records: RecordWriter | None = None
+        self.machine: Mapping[str, np.ndarray] = {}
+        """Where the machine was at the end of the newest episode, if it is known."""
         path.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(path)
         try:
@@ -182,54 +205,77 @@ class RunDirectory:
         exists = self._records_path.exists()
         rows, damage = readable_records(self._records_path) if exists else ([], None)
         state, decision, episodes = self._newest_state(template, len(rows), damage)
+        if self._config.continuing:
+            self.machine = load_machine(self._checkpoints, episodes)
+            self._truncate_events(episodes)
         history = [EpisodeSummary.of(row) for row in rows[:episodes]]
         memory.attach(self.path / "memory", history)
         memory.since(decision.first)
         self._precision = memory.precision
         if self._is_new or self._changes:
             self._write_config(episodes)
+        self._remove_pending(episodes)
         if exists:
             truncate_records(self._records_path, episodes)
         self._records = RecordWriter(self._records_path)
         return state, decision
 
     def append(
-        self, record: EpisodeRecord, episode: Episode, state: Any, decision: Decision
+        self, record: EpisodeRecord, ended: Pending, state: Any, decision: Decision
     ) -> None:
         """Store an episode: data, row, then the checkpoint that makes them count."""
         assert self._records is not None, "restore() comes first"
         number, memory = record.episode, self.path / "memory"
-        save_episode(memory, number, episode, self._precision)
+        save_episode(memory, number, ended.episode, self._precision)
         self._records.append(record)
-        save_checkpoint(self._checkpoints, number, state, decision)
-        self._remove_pending()
+        if ended.events:
+            lines = self._event_lines() + [json.dumps(event) for event in ended.events]
+            self._write_events(lines)
+        save_checkpoint(self._checkpoints, number, state, decision, ended.machine)
+        self._remove_pending(number)
 
-    def save_pending(self, number: int, episode: Episode, theta: float) -> None:
+    def save_pending(self, number: int, ended: Pending) -> None:
         """Store an episode that has ended, in full, until it has been learned from.
 
         A simulator could repeat it; a real machine can't.
         """
         pending = self.path / _PENDING
         pending.mkdir(exist_ok=True)
-        known = theta if math.isfinite(theta) else None
-        write_atomically(pending / _THETA, json.dumps(known).encode())
-        save_episode(pending, number, episode)
+        note = {
+            "theta": ended.theta if math.isfinite(ended.theta) else None,
+            "events": ended.events,
+            "record": ended.record and encode_record(ended.record),
+        }
+        write_atomically(_note(pending, number), json.dumps(note).encode())
+        if ended.machine:
+            content = io.BytesIO()
+            arrays: dict[str, Any] = dict(ended.machine)
+            np.savez(content, **arrays)
+            write_atomically(_machine(pending, number), content.getvalue())
+        save_episode(pending, number, ended.episode)
 
-    def load_pending(self, number: int) -> tuple[Episode, float] | None:
-        """Return episode n and its θ, if it has ended and was not learned from yet.
+    def load_pending(self, number: int) -> Pending | None:
+        """Return episode n, if it has ended and was not learned from yet.
 
         One that was recorded on another system than the run now has does not count.
         """
         pending = self.path / _PENDING
         changed = any(change.path.startswith(_SYSTEM) for change in self._changes)
-        if changed or not episode_file(pending, number).exists():
-            self._remove_pending()
+        if changed:
+            self._remove_pending(number + 1)
+        if not episode_file(pending, number).exists():
             return None
         try:
-            theta = json.loads((pending / _THETA).read_bytes())
-            theta = math.nan if theta is None else float(theta)
-            return load_episode(pending, number), theta
-        except (CorruptFile, OSError, ValueError, TypeError, RecursionError) as error:
+            note, machine = json.loads(_note(pending, number).read_bytes()), {}
+            if _machine(pending, number).exists():
+                machine = read_arrays(_machine(pending, number).read_bytes())
+            theta = math.nan if note["theta"] is None else float(note["theta"])
+            record = note["record"] and decode_record(
+                note["record"].encode(), _note(pending, number), number
+            )
+            episode = load_episode(pending, number)
+            return Pending(episode, theta, machine, tuple(note["events"]), record)
+        except (CorruptFile, OSError, *_MALFORMED) as error:
             self._warn(f"Episode {number} ended but can't be read: {error}")
             return None
 
@@ -257,8 +303,34 @@ class RunDirectory:
         self._config = config
         self._write_config(from_episode - 1)
 
-    def _remove_pending(self) -> None:
-        shutil.rmtree(self.path / _PENDING, ignore_errors=True)
+    def load_state(self, episodes: int, template: Any) -> tuple[Any, Decision]:
+        """Return the state after so many episodes, and what it was learned from."""
+        if episodes == 0:
+            return template, Decision(1)
+        return load_checkpoint(self._checkpoints, episodes, template)
+
+    def _remove_pending(self, number: int) -> None:
+        """Remove the files of an episode and of those before it."""
+        for path in (self.path / _PENDING).glob("*"):
+            if path.name < f"{number + 1:06d}":
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the next one is there
+            (self.path / _PENDING).rmdir()
+
+    def _event_lines(self) -> list[str]:
+        path = self.path / EVENTS_FILE
+        return path.read_text().splitlines() if path.exists() else []
+
+    def _truncate_events(self, episodes: int) -> None:
+        """Keep the events of the first segments: the others will happen again."""
+        lines = self._event_lines()
+        kept = [line for line in lines if json.loads(line)["segment"] <= episodes]
+        if kept != lines:
+            self._write_events(kept)
+
+    def _write_events(self, lines: Sequence[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        write_atomically(self.path / EVENTS_FILE, text.encode())
 
     def _write_config(self, episodes: int) -> None:
         """Store the configuration, and from which episode on changes hold."""
@@ -312,6 +384,14 @@ class RunDirectory:
                 f"from the start, {_ELSEWHERE}."
             )
         return template, Decision(1), 0
+
+
+def _note(pending: Path, number: int) -> Path:
+    return pending / f"{number:06d}.json"
+
+
+def _machine(pending: Path, number: int) -> Path:
+    return pending / f"{number:06d}.machine.npz"
 
 
 def read_config(directory: Path) -> RunConfig:

@@ -10,24 +10,34 @@
 An episode is on the disk when ``end_episode`` returns, and what was learned from it
 when ``learn`` returns.  Whatever happens in between, ``Session.resume(directory)`` goes
 on from there.
+
+With ``Session(…, continuing=True, segment=200)`` the machine is never reset: episodes
+are segments of it, and ``learn_beside`` learns from one while the next is running.
 """
 
 import math
+import time
 import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from driftrl.agents.base import Policy, State
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.envs.tasks import check_fits
-from driftrl.errors import InputError, require
+from driftrl.errors import CorruptFile, InputError, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
+    Decision,
+    EpisodeSummary,
     ForgettingRule,
     Since,
     decide,
@@ -46,17 +56,22 @@ from driftrl.training.assembly import (
     sizes_of,
     with_functions,
 )
+from driftrl.training.checkpoint import flatten, unflatten
 from driftrl.training.health import Health, health
-from driftrl.training.learner import Learner, Observation
+from driftrl.training.learner import Learner, Observation, Theta
 from driftrl.training.process import repaired_cache
-from driftrl.training.run_directory import RunDirectory, Warn, read_config
+from driftrl.training.run_directory import Pending, RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
+
+_CARRY = "carry"
+_Stored = tuple[EpisodeRecord, Pending, State, Decision]
+"""A row, its episode, and what was learned from it."""
 
 
 class Session(Learner):
     """One run: a learner, and the directory of its episodes and checkpoints."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every argument but two is optional
         self,
         config: RunConfig,
         directory: str | Path,
@@ -64,6 +79,8 @@ class Session(Learner):
         functions: TaskFunctions | None = None,
         resume: bool = False,
         change: bool = False,
+        continuing: bool = False,
+        segment: int | None = None,
         warn: Warn = warnings.warn,
     ) -> None:
         """Begin a run, or go on with one; compiles everything that acting needs.
@@ -75,8 +92,12 @@ class Session(Learner):
                 learned: functions of (obs, action, next_obs) that JAX can trace.
             resume: Whether episodes that are already there may be continued.
             change: Whether they may be continued with other settings.
+            continuing: Whether the machine is never reset, whatever ``config`` says.
+            segment: Decisions of a segment then (default: those of an episode).
             warn: Called with warnings.
         """
+        if continuing or segment is not None:
+            config = config.in_segments(segment)
         config = config if functions is None else with_functions(config, functions)
         check_fits(config)
         check_learns(config)
@@ -86,13 +107,19 @@ class Session(Learner):
         # Least and most of the observations in episodes that something else drove.
         self._logged: Float[np.ndarray, "2 S"] | None = None
         self._is_far = np.zeros(sizes_of(config)[0], bool)
+        self._ended: Pending | None = None  # the newest episode
+        self._learning: Pending | None = None  # the one that a thread learns from
+        self._before: _Stored | None = None  # the one before, which it stores
+        self._job: Future[tuple[State, Decision, Policy]] | None = None
+        self._pool = ThreadPoolExecutor(1)  # starts no thread before it is needed
         agent, steps = make_agent(config, functions), config.environment.steps
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
         )
         try:
             memory = EpisodeMemory(*sizes_of(config), agent.precision)
-            state, decision = self._files.restore(initial_state(agent, config), memory)
+            template = initial_state(agent, config)
+            state, decision = self._files.restore(template, memory)
             super().__init__(
                 agent,
                 config.forgetting,
@@ -110,9 +137,11 @@ class Session(Learner):
                     self.act(np.zeros(sizes_of(config)[0]))
                     self.abort_episode()
             self._logged = self._files.load_logged_range(len(self._is_far))
-            self._unlearned = self._files.load_pending(self.number)
-            if self.unlearned is not None:
-                self._repeat_online(self.unlearned)
+            self.machine = self._files.machine
+            """Where the machine was when the newest episode ended, by name; empty if
+            that is unknown or can't be restored."""
+            self._lag = int(config.background)
+            self._go_on(template)
         except BaseException:
             self.close()
             raise
@@ -144,15 +173,33 @@ class Session(Learner):
         self._require_open()
         return super().begin_episode()
 
-    def end_episode(self, *, theta: float = math.nan) -> Episode:
-        """End episode n and store it; ``learn`` comes next.
+    def end_episode(
+        self,
+        *,
+        theta: Theta = math.nan,
+        machine: Mapping[str, np.ndarray] | None = None,
+        events: Sequence[Mapping[str, Any]] = (),
+    ) -> Episode:
+        """End episode n and store it; ``learn`` or ``learn_beside`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if it is known.
+            theta: The drifting parameter, for the record, if it is known: one value,
+                or that of every step.
+            machine: Where the machine is now, by name, if that can be restored.
+            events: What happened to it, for the log of continuing operation.
         """
         self._require_open()
+        carry = self._running and self._running.carry
         episode = super().end_episode(theta=theta)
-        self._files.save_pending(self.number, episode, theta)
+        machine, notes = dict(machine or {}), tuple(dict(event) for event in events)
+        if self.config.continuing:
+            # A plan goes on across the boundary; after a fall there is none.
+            self._carry = None if episode.terminated else carry
+            machine |= flatten(self._carry, _CARRY) if machine else {}
+        self.machine = machine
+        self._ended = Pending(episode, float(np.mean(theta)), machine, notes)
+        if not self.config.background:
+            self._files.save_pending(self.number, self._ended)
         return episode
 
     def add_episode(
@@ -177,7 +224,8 @@ class Session(Learner):
         if not np.array_equal(logged, self._logged):  # pyright: ignore[reportArgumentType]
             self._files.save_logged_range(logged)
             self._logged = logged
-        self._files.save_pending(self.number, episode, theta)
+        self._ended = Pending(episode, theta)
+        self._files.save_pending(self.number, self._ended)
         return episode
 
     def learn(
@@ -189,14 +237,122 @@ class Session(Learner):
     ) -> EpisodeRecord:
         """Learn π_{n+1} as ``Learner.learn`` does, and store row and checkpoint."""
         self._require_open()
-        episode = self.unlearned
+        require(
+            not self.config.background,
+            "With background = true, learn_beside() takes the place of learn().",
+        )
         record = super().learn(
             updates=updates, seconds=seconds, return_eval=return_eval
         )
-        assert episode is not None
-        self._files.append(record, episode, self.state, self.decision)
+        assert self._ended is not None
+        self._files.append(record, self._ended, self.state, self.decision)
         self._warn_of_no_data(record)
         return record
+
+    def learn_beside(self) -> list[EpisodeRecord]:
+        """Learn from segment n in a thread, beside the next one.
+
+        That one acts with what was learned from the segments before n; if learning from
+        these has not ended, it is waited for.
+
+        Returns:
+            The rows that have come to the disk since the last call.
+        """
+        self._require_open()
+        if self._unlearned is None or self._ended is None:
+            raise InputError("end_episode() comes before learn_beside().")
+        rows = self._settle()
+        record = replace(
+            self._row(*self._unlearned, None), wall_s=time.perf_counter() - self._began
+        )
+        # What acts from here on was learned beside this segment.
+        self._swap_in()
+        self._learn_from(replace(self._ended, record=record))
+        self._warn_of_no_data(record)
+        return rows
+
+    def finish(self) -> list[EpisodeRecord]:
+        """Wait until everything has been learned from, and store it."""
+        rows = self._settle()
+        self._swap_in()
+        if self._before is not None:
+            self._files.append(*self._before)
+            rows.append(self._before[0])
+            self._before = None
+        return rows
+
+    def _settle(self) -> list[EpisodeRecord]:
+        """Wait for the thread; return the row that it has stored."""
+        if self._job is None:
+            return []
+        self._job.result()
+        stored, self._before = self._before, None
+        return [] if stored is None else [stored[0]]
+
+    def _swap_in(self) -> None:
+        """Act from here on by what the thread has learned."""
+        if self._job is None:
+            return
+        self.state, self.decision, self.policy = self._job.result()
+        self._job = None
+        if self._learning is not None:
+            assert self._learning.record is not None
+            learned = (self._learning, self.state, self.decision)
+            self._before = (self._learning.record, *learned)
+        self._learning = None
+
+    def _learn_from(self, ended: Pending) -> None:
+        """Take in a segment with its row, and start to learn from it.
+
+        The thread stores the segment first and only then the one before: whenever the
+        process is killed, what acted in the running segment can be told from the files.
+        """
+        assert ended.record is not None
+        number, before, state = self.number, self._before, self.state
+        self.memory.append(ended.episode, EpisodeSummary.of(ended.record))
+        self._learning, self._unlearned = ended, None
+
+        def job() -> tuple[State, Decision, Policy]:
+            self._files.save_pending(number, ended)
+            if before is not None:
+                self._files.append(*before)
+            learned = self._learned(state, len(ended.episode))
+            # An action must not have to wait for what is still being computed.
+            jax.block_until_ready((learned[0], vars(learned[2])))
+            return learned
+
+        self._job = self._pool.submit(job)
+
+    def _go_on(self, template: State) -> None:
+        """Take up the episodes that had ended and were not learned from."""
+        ended, done = self._files.load_pending(self.number), self.number - 1
+        if not self.config.background:
+            if ended is not None:
+                self._ended, self._unlearned = ended, (ended.episode, ended.theta)
+                self._repeat_online(ended.episode)
+        elif ended is None and done > 0:
+            # The run had ended: what acts next was learned without its last segment.
+            newest = (self.state, self.decision, self.policy)
+            try:
+                self.state, self.decision = self._files.load_state(done - 1, template)
+            except CorruptFile as error:
+                self._warn(f"{error} The newest policy acts at once.")
+                return
+            self.policy = self._agent.policy(self.state)
+            self._job = Future()
+            self._job.set_result(newest)
+        while ended is not None:
+            self.machine = ended.machine
+            if not self.config.background:
+                break
+            self._settle()
+            record = ended.record or self._row(ended.episode, ended.theta, None)
+            self._swap_in()
+            self._learn_from(replace(ended, record=record))
+            ended = self._files.load_pending(self.number)
+        if any(name.startswith(f"{_CARRY}.") for name in self.machine):
+            with jax.enable_x64(True):
+                self._carry = unflatten(self.policy.begin(), dict(self.machine), _CARRY)
 
     def health(self) -> Health:
         """Say whether the controller still works, by the episodes so far."""
@@ -240,6 +396,7 @@ class Session(Learner):
     def close(self) -> None:
         """Release the directory; a running episode is discarded."""
         self._closed = True
+        self._pool.shutdown()
         self._files.close()
 
     def __enter__(self) -> Self:

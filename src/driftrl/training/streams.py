@@ -19,6 +19,7 @@ class Purpose(enum.IntEnum):
     ACTING = 1
     LEARNING = 2
     EVALUATION = 3
+    RECOVERY = 4
 
 
 def key_for(seed: int, purpose: Purpose, *place: int) -> Key[Array, ""]:
