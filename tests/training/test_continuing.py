@@ -152,9 +152,12 @@ def test_in_the_background_a_policy_acts_one_segment_later(
     config = drum()
     beside = run(replace(config, background=True), tmp_path / "beside")
     between = run(config, tmp_path / "between")
-    # Segment n acts by what was learned before segment n − 1.
-    assert [row["transitions"] for row in between] == [0, 6, 12, 18, 18, 18]
-    assert [row["transitions"] for row in beside] == [0, 0, 6, 12, 18, 18]
+    # Segment n acts by what was learned before segment n − 1; three are retained.
+    for rows, lag in ((between, 0), (beside, 1)):
+        steps = [row["steps"] for row in rows]
+        assert [row["transitions"] for row in rows] == [
+            sum(steps[max(0, n - 3 - lag) : max(0, n - lag)]) for n in range(6)
+        ]
     retained = [row["first_retained"] for row in between]
     assert [row["first_retained"] for row in beside] == [1, *retained[:-1]]
     assert [row["temperature"] for row in beside[:3]] == [None] * 3  # not yet trained
