@@ -127,7 +127,7 @@ class EpisodeRecord:
     predictive_loss: float | None = None
     """Mean negative log likelihood of a transition, in nats, summed over outputs."""
     error_quantile: float | None = None
-    """95 % quantile of |error|/σ, over steps and outputs, before σ is scaled."""
+    """95 % quantile of ``|error|/σ``, over steps and outputs, before σ is scaled."""
     interval_scale: float | None = None
     """Factor of the stated σ, by which μ ± 2σ held 95 % of the last episodes."""
     noise_free_error: float | None = None

@@ -111,8 +111,9 @@ class Aggregates:
 def compare(frame: polars.DataFrame) -> polars.DataFrame:
     """Return aggregate scores of each method over all problems and seeds.
 
-    The score of a run is 1 − R_N / Σ|J*|.  If only one problem counts it is R_N, and
-    where J* is unknown the mean return, scaled to [0, 1] if there are several problems.
+    The score of a run is ``1 − R_N / Σ|J*|``.  If only one problem counts it is R_N,
+    and where J* is unknown the mean return, scaled to [0, 1] if there are several
+    problems.
 
     Returns:
         One row per method: its runs, the name of the score, and with 95 % intervals

@@ -123,7 +123,7 @@ def regret(
         interval; the parts of R_N before and after the onset of the drift;
         ``difference`` to the baseline paired by seed with both intervals, also before
         the onset; ``gap``, the mean shortfall from J* in the last ten episodes
-        relative to |J*|; and the minutes that a run took.
+        relative to ``|J*|``; and the minutes that a run took.
     """
     if oracle is not None:
         frame = with_oracle(frame, oracle)

@@ -5,7 +5,7 @@ a method ``first_retained(n, evidence)`` that returns m(n); if m(n) = n, there i
 nothing to learn from.  It must be a function of n, the evidence and its own settings
 alone: then a resumed run equals an uninterrupted one.  Nothing is ever deleted.
 
-A rule may also have, where the defaults don't fit (see the functions of these names):
+A rule may also have, where the defaults don't fit (see the functions of these names)::
 
     max_transitions(episodes, steps)   how many transitions it can retain at once
     turns_over(n, evidence)            whether its clock comes round before episode n
@@ -87,7 +87,7 @@ class Evidence:
     predictive_loss: tuple[float | None, ...] = ()
     """Mean negative log likelihood of a transition under that model, in nats."""
     error_quantile: tuple[float | None, ...] = ()
-    """95 % quantile of |error|/σ of that model, before its σ is scaled."""
+    """95 % quantile of ``|error|/σ`` of that model, before its σ is scaled."""
     last_change: tuple[int | None, ...] = ()
     """Last change that the rule had located before the episode."""
     span_losses: tuple[tuple[float, ...] | None, ...] = ()
