@@ -4,7 +4,7 @@ The same from the shell, in the directory of this file:
 
     driftrl check-env my_machine:Tanks
     driftrl run my_machine:Tanks --episodes 60 --resume
-    driftrl report runs/my_machine.Tanks-sw-ombrl-s0
+    driftrl report runs/my_machine.Tanks-adaptive-s0
 """
 
 from typing import Any

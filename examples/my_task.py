@@ -3,7 +3,7 @@
 The same from the shell, in the directory of this file:
 
     driftrl run my_task:Heater --environment.parameter power --drift my_task:fade
-    driftrl regret runs/my_task.Heater-sw-ombrl-s0 --oracle my_task:optimal_return
+    driftrl regret runs/my_task.Heater-adaptive-s0 --oracle my_task:optimal_return
 """
 
 from pathlib import Path

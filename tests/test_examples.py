@@ -1,7 +1,8 @@
-"""Examples and the README's code run as they stand, for an episode or two."""
+"""Examples and the code of README and docs run as they stand, for a few episodes."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,13 @@ import pytest
 
 TOP = Path(__file__).parents[1]
 EXAMPLES = sorted((TOP / "examples").glob("*.py"))
+PAGES = ["your_machine", "keep_adapting", "machine_how_to"]
+RULE_PAGE = "first_forgetting_rule"
+
+
+def fewer(episodes: re.Match[str]) -> str:
+    """Return one episode, and one more if the code goes on with a run."""
+    return f"episodes={1 + int(episodes[1]) // 40}"
 
 
 def run(code: str, directory: Path) -> str:
@@ -17,7 +25,7 @@ def run(code: str, directory: Path) -> str:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("JAX_NUMPY")}
     script = directory / "script.py"
     code = re.sub(r'"episodes": \d+', '"episodes": 2', code)
-    script.write_text(re.sub(r"episodes=\d+", "episodes=1", code))
+    script.write_text(re.sub(r"episodes=(\d+)", fewer, code))
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=directory,
@@ -31,7 +39,31 @@ def run(code: str, directory: Path) -> str:
 
 
 def python_blocks(path: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
+    return [code for language, code in blocks(path) if language == "python"]
+
+
+def blocks(path: Path) -> list[tuple[str, str]]:
+    return re.findall(r"^```(python|sh)\n(.*?)^```", path.read_text(), re.S | re.M)
+
+
+def page_script(page: str, directory: Path, *, with_shell: bool = False) -> str:
+    """Return the code of a page as one script, and save its modules.
+
+    A block of Python whose first line is ``# NAME.py`` is that file.
+    """
+    for example in EXAMPLES:
+        shutil.copy(example, directory)
+    steps = ["import subprocess"]
+    for language, code in blocks(TOP / "docs" / f"{page}.md"):
+        name = re.match(r"# (\w+\.py)\n", code)
+        if name:
+            (directory / name[1]).write_text(code)
+        elif language == "python":
+            steps.append(code)
+        elif with_shell and "driftrl robot" not in code:  # it would serve for ever
+            code = re.sub(r"--episodes \d+", "--episodes 2", code)
+            steps.append(f"subprocess.run({code!r}, shell=True, check=True)")
+    return "\n".join(steps)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -45,9 +77,24 @@ def test_readme_code(tmp_path: Path) -> None:
     assert (tmp_path / "regret.png").exists()
 
 
-def test_tutorial_code(tmp_path: Path) -> None:
-    rule, use = python_blocks(TOP / "docs" / "first_forgetting_rule.md")
-    (tmp_path / "my_rules.py").write_text(rule)
-    run(use, tmp_path)
+@pytest.mark.parametrize("page", PAGES)
+def test_page_code(page: str, tmp_path: Path) -> None:
+    run(page_script(page, tmp_path), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [*PAGES, RULE_PAGE])
+def test_page_code_and_commands(page: str, tmp_path: Path) -> None:
+    run(page_script(page, tmp_path, with_shell=True), tmp_path)
+
+
+def test_forgetting_rule_of_the_tutorial_is_saved(tmp_path: Path) -> None:
+    run(page_script(RULE_PAGE, tmp_path), tmp_path)
     config = (tmp_path / "runs" / "last_good" / "config.toml").read_text()
     assert 'kind = "my_rules:LastGood"' in config and "threshold = 0.5" in config
+
+
+def test_machine_of_the_tutorial_is_the_example() -> None:
+    module, *_ = python_blocks(TOP / "docs" / "your_machine.md")
+    start = module.index("class Tanks")
+    assert module[start:] in (TOP / "examples" / "my_machine.py").read_text()
