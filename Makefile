@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow check bench clean always
+.PHONY: help demo test test-slow check docs bench clean always
 .PHONY: test-browser test-ray test-slurm test-track
 
 VENV := .venv
@@ -17,6 +17,7 @@ help:
 	@echo "make test-browser, test-ray, test-slurm, test-track: those that need a browser,"
 	@echo "                a cluster on this machine, or a tracker; each installs it"
 	@echo "make check      lint, format and types"
+	@echo "make docs       the site, into build/docs"
 	@echo "make bench      speed of this machine and of the learner on it"
 	@echo "make clean      remove .venv, builds and caches; runs/ stays"
 	@echo
@@ -59,6 +60,11 @@ check: $(VENV)/.dev
 	$(RUN)/ruff format --check || status=1; \
 	$(RUN)/pyright --pythonpath $(RUN)/python || status=1; \
 	exit $$status
+
+docs: $(VENV)/.docs
+	@$(RUN)/python -m sphinx --quiet --fail-on-warning --keep-going \
+	  --doctree-dir build/doctrees docs build/docs
+	@echo "The site is build/docs/index.html"
 
 bench: $(VENV)/.dev
 	@$(RUN)/python benchmarks/run.py $(ARGS)
@@ -110,6 +116,10 @@ $(VENV)/.core: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.made
 	@$(call install,.[dev])
 	@touch $(VENV)/.core $@
+
+$(VENV)/.docs: $(VENV)/.core
+	@$(call install,.[docs])
+	@touch $@
 
 $(VENV)/.ray $(VENV)/.slurm $(VENV)/.track: $(VENV)/.dev
 	@$(call install,.[$(@F:.%=%)])
