@@ -8,6 +8,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 import driftrl
@@ -54,6 +55,8 @@ def section(command: str) -> nodes.section:
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         main([command, "--help"])
+    if not text.getvalue():
+        raise ExtensionError(f"driftrl {command} --help printed nothing.")
     part = nodes.section(ids=[nodes.make_id(command)])
     part += nodes.title(text=command)
     part += nodes.literal_block(text=text.getvalue(), language="none")
