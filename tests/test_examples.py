@@ -23,6 +23,7 @@ def fewer(episodes: re.Match[str]) -> str:
 def run(code: str, directory: Path) -> str:
     # As a user would, without the strictness of the tests.
     plain = {k: v for k, v in os.environ.items() if not k.startswith("JAX_NUMPY")}
+    plain["PATH"] = f"{Path(sys.executable).parent}:{plain['PATH']}"  # for driftrl
     script = directory / "script.py"
     code = re.sub(r'"episodes": \d+', '"episodes": 2', code)
     script.write_text(re.sub(r"episodes=(\d+)", fewer, code))
@@ -62,6 +63,7 @@ def page_script(page: str, directory: Path, *, with_shell: bool = False) -> str:
             steps.append(code)
         elif with_shell and "driftrl robot" not in code:  # it would serve for ever
             code = re.sub(r"--episodes \d+", "--episodes 2", code)
+            code = "set -e\n" + code
             steps.append(f"subprocess.run({code!r}, shell=True, check=True)")
     return "\n".join(steps)
 
