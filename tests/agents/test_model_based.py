@@ -286,7 +286,8 @@ def test_the_best_candidate_acts(
 ) -> None:
     config = replace(config, learning=replace(config.learning, candidates=3))
     actors: list[Any] = []
-    scores = iter([1.0, 3.0, 2.0, 2.0, 1.0, float("nan"), 0.0])
+    nan = float("nan")
+    scores = iter([1.0, 3.0, 2.0, 2.0, 1.0, nan, 0.0, nan, nan, nan, nan, 1.0, 2.0, 0.0])
 
     def score(*given: Any) -> float:
         actors.append(given[4])
@@ -297,7 +298,7 @@ def test_the_best_candidate_acts(
     obs = np.ones(2)
 
     def learn(state: ModelBasedState) -> ModelBasedState:
-        return learner.learn(state, data, LearnContext(2, 6, collected=6), key=KEY)
+        return learner.learn(state, data, LearnContext(2, 6, collected=7), key=KEY)
 
     def action(actor: Any) -> float:
         return float(sac.act(actor, obs.astype(np.float32), key=None)[0])
@@ -309,7 +310,16 @@ def test_the_best_candidate_acts(
     assert len({action(actor) for actor in actors}) == 3
     state = learn(state)
     assert len(actors) == 7
+    assert int(state.policy.updates) == 13 * config.learning.policy_updates
     assert action(learner.policy(state).actor) == action(actors[1]) == action(actors[3])
+    # Where no score is a number, what acted before goes on.
+    state = learn(state)
+    assert action(learner.policy(state).actor) == action(actors[7]) == action(actors[1])
+    # After a soft reset only new ones count.
+    monkeypatch.setattr(learner, "_reset_due", lambda context: True)
+    state = learn(state)
+    assert len(actors) == 14
+    assert action(learner.policy(state).actor) == action(actors[12])
 
 
 def test_a_candidate_is_scored_from_where_episodes_begin() -> None:

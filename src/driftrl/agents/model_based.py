@@ -492,19 +492,21 @@ class ModelBasedAgent(SACAgent):
         count = self._config.learning.candidates
         if count == 1:
             return super()._train_between(state, replay, context, key)
-        # What acted before the first update knows nothing.
-        actors = [state.best_actor] if int(state.policy.updates) > 0 else []
-        total = self._updates(state, context)
-        for number in range(count if context.seconds is None else 1):
-            part = context
-            if context.seconds is None:
-                part = replace(context, updates=total // count)
+        # What acted before the first update, or before a soft reset, is no candidate.
+        learned = int(state.policy.updates) > 0 and not bool(state.softly_reset)
+        actors = [state.best_actor] if learned else []
+        total, parts = self._updates(state, context), [context]
+        if context.seconds is None:
+            counts = np.diff(np.linspace(0, total, count + 1).astype(int)).tolist()
+            parts = [replace(context, updates=updates) for updates in counts]
+        for number, part in enumerate(parts):
             part_key = jax.random.fold_in(key, number)
             state = super()._train_between(state, replay, part, part_key)
             actors.append(_plain_actor(state, self._config))
         steps = min(self._steps, _EVALUATED_STEPS)
         scores = [_score(self._settings, steps, state, replay, a, key) for a in actors]
-        return replace(state, best_actor=actors[int(np.nanargmax(scores))])
+        best = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
+        return replace(state, best_actor=actors[best])
 
     def refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
         """Normalise by exactly the transitions of the replay.

@@ -15,6 +15,7 @@ within a factor of 1.5 of that line.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import jax
@@ -96,6 +97,7 @@ def update_seconds(config: EnsembleAgentConfig, sizes: tuple[int, int]) -> float
     states, actions = (rng.uniform(-1, 1, (ROWS, size)) for size in sizes)
     data = Data(states, actions, rng.normal(size=ROWS), states, np.zeros(ROWS, bool))
     replay, key = device_replay(data, ROWS), jax.random.key(0)
+    config = replace(config, learning=replace(config.learning, model_first=0))
     agent = ModelBasedAgent(sizes, config, capacity=ROWS, steps=ROWS)
     state = agent.initial_state(key=key)
     count, settings = jnp.asarray(UPDATES, jnp.int32), model_based.Settings(config)
