@@ -60,7 +60,7 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sbx CrossQ, critics of 256": ("CrossQ", {"policy_kwargs": NARROW}),
     "sbx CrossQ, defaults": ("CrossQ", {}),
 }
-TRIED = {"driftrl": 57, "SAC": 2, "CrossQ": 2}
+TRIED = {"driftrl": 67, "SAC": 2, "CrossQ": 2}
 """Settings looked at for each: rows of the cheetah's tables in docs/learner.md; peers
 were not tuned, these are the settings that are run here."""
 Evaluations = Iterator[tuple[float, float]]
