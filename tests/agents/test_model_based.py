@@ -287,7 +287,9 @@ def test_the_best_candidate_acts(
     config = replace(config, learning=replace(config.learning, candidates=3))
     actors: list[Any] = []
     nan = float("nan")
-    scores = iter([1.0, 3.0, 2.0, 2.0, 1.0, nan, 0.0, nan, nan, nan, nan, 1.0, 2.0, 0.0])
+    scores = iter(
+        [1.0, 3.0, 2.0, 2.0, 1.0, nan, 0.0, nan, nan, nan, nan, 1.0, 2.0, 0.0]
+    )
 
     def score(*given: Any) -> float:
         actors.append(given[4])
