@@ -1,4 +1,4 @@
-"""driftrl beside SAC and CrossQ of Stable-Baselines Jax, on the cheetah.
+"""driftrl beside SAC and CrossQ of Stable-Baselines Jax, on the cheetah and others.
 
 Everybody runs the same seeds of the same tasks for the same steps on one core, at
 full strength and with actuators that fade.  Peers run at their library's defaults, and
@@ -6,6 +6,10 @@ at a width that takes about as long as driftrl.  After every episode the determi
 policy is evaluated in an episode of the same θ.
 
     python benchmarks/peers.py --seeds 0 1 2 --out runs/peers
+    python benchmarks/peers.py --task hopper --drifts stationary --only sombrl
+
+A fall ends an episode of hopper, walker and ant, and all take as many decisions as
+``--episodes`` that run their full time.
 
 The last columns are the cost of learning, the return at equal cost where nothing
 drifts (ten evaluations before every run has used as many core seconds as the cheapest
@@ -16,6 +20,7 @@ environment of its own that has driftrl as well; without it they are skipped.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -24,7 +29,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from driftrl.training.process import prepare
 
@@ -36,11 +41,23 @@ from rich.table import Table  # noqa: E402
 
 import driftrl  # noqa: E402
 from driftrl.config.run import RunConfig  # noqa: E402
+from driftrl.config.toml import merged  # noqa: E402
 from driftrl.envs.drifting import environment_of  # noqa: E402
 from driftrl.io import write_atomically  # noqa: E402
 from driftrl.training.study import find_study, read_study  # noqa: E402
+from driftrl.types import EpisodeRecord  # noqa: E402
 
-TASK = "halfcheetah"
+_ENDS = {
+    "environment": {"terminates": True},
+    "agent": {"imagination": {"termination": "known"}},
+}
+TASKS: dict[str, dict[str, Any]] = {
+    "halfcheetah": {},
+    "hopper": _ENDS,
+    "walker2d": _ENDS,
+    "ant": _ENDS,
+}
+"""Beside the settings of the study's laptop preset."""
 ONSET = 25
 DRIFTS = {
     "fading": {
@@ -67,43 +84,60 @@ Evaluations = Iterator[tuple[float, float]]
 """Return of the deterministic policy, and seconds of the processor for training."""
 
 
-def config_of(method: str, drift: str, seed: int, episodes: int) -> RunConfig:
+class Case(NamedTuple):
+    """What is run, but for who runs it."""
+
+    task: str
+    drift: str
+    seed: int
+    episodes: int
+
+
+class Enough(Exception):
+    """All decisions have been taken."""
+
+
+def config_of(method: str, case: Case) -> RunConfig:
     """Return the run of a method with the settings of the study's laptop preset."""
     study = read_study(find_study("mujoco_decay_rates"), "laptop")
-    changes = {"drift": DRIFTS[drift], "seed": seed, "episodes": episodes}
-    return driftrl.configure(TASK, method, study.presets["laptop"] | changes)
+    settings = merged(study.presets["laptop"], TASKS[case.task])
+    # Episodes that end early are more.
+    episodes = case.episodes * (10 if TASKS[case.task] else 1)
+    changes = {"drift": DRIFTS[case.drift], "seed": case.seed, "episodes": episodes}
+    return driftrl.configure(case.task, method, settings | changes)
 
 
-def ours(
-    method: str, drift: str, seed: int, episodes: int, folder: Path
-) -> Evaluations:
+def ours(method: str, case: Case, folder: Path) -> Evaluations:
     """Run a method of driftrl, in a folder that holds the run in the end."""
     rows: list[tuple[float, float]] = []
-    config = config_of(method, drift, seed, episodes)
+    config, taken = config_of(method, case), 0
     shutil.rmtree(folder, ignore_errors=True)  # seconds are of whole runs
     started = time.process_time()
-    driftrl.run(
-        config,
-        folder,
-        on_episode=lambda row: rows.append(
-            (float(row.return_eval or 0.0), time.process_time() - started)
-        ),
-    )
+
+    def add(row: EpisodeRecord) -> None:
+        nonlocal taken
+        rows.append((float(row.return_eval or 0.0), time.process_time() - started))
+        taken += row.steps
+        if taken >= case.episodes * config.environment.steps:
+            raise Enough
+
+    with contextlib.suppress(Enough):
+        driftrl.run(config, folder, on_episode=add)
     yield from rows
 
 
-def peer(name: str, drift: str, seed: int, episodes: int, folder: Path) -> Evaluations:
+def peer(name: str, case: Case, folder: Path) -> Evaluations:
     """Run an agent of Stable-Baselines Jax, which keeps all data."""
     del folder
     import sbx  # pyright: ignore[reportMissingImports]
 
     kind, settings = PEERS[name]
-    config = config_of("sombrl", drift, seed, episodes)
+    config, seed = config_of("sombrl", case), case.seed
     env, twin = environment_of(config), environment_of(config)
     agent = getattr(sbx, kind)("MlpPolicy", env, seed=seed, **settings)
     steps = config.environment.steps
     seconds = 0.0
-    for episode in range(1, episodes + 1):
+    for episode in range(1, case.episodes + 1):
         started = time.process_time()
         agent.learn(steps, reset_num_timesteps=episode == 1)
         seconds += time.process_time() - started
@@ -117,16 +151,18 @@ def peer(name: str, drift: str, seed: int, episodes: int, folder: Path) -> Evalu
         yield total, seconds
 
 
-def results(name: str, drift: str, seed: int, episodes: int, out: Path) -> list[Any]:
+def results(name: str, case: Case, out: Path) -> list[Any]:
     """Return (evaluation, seconds) of every episode, from ``out`` if it was run."""
-    file = out / f"{drift}-{name.replace(' ', '_').replace(',', '')}-{seed}.json"
+    who = name.replace(" ", "_").replace(",", "")
+    of_task = "" if case.task == "halfcheetah" else f"{case.task}-"
+    file = out / f"{of_task}{case.drift}-{who}-{case.seed}.json"
     if file.exists():
         return json.loads(file.read_text())["episodes"]
     run = peer if name in PEERS else ours
     rows: list[Any] = []
-    for row in run(name, drift, seed, episodes, out / "runs" / file.stem):
+    for row in run(name, case, out / "runs" / file.stem):
         rows.append(row)
-        print(f"{file.stem}: {len(rows)}/{episodes} {row[0]:.0f}", end="\r", flush=True)
+        print(f"{file.stem}: episode {len(rows)} {row[0]:.0f}", end="\r", flush=True)
     facts = {"version": driftrl.__version__, "steps": 1000, "episodes": rows}
     write_atomically(file, json.dumps(facts).encode())
     return rows
@@ -151,6 +187,7 @@ def main() -> None:
     """Run what is missing, and print one table for each task."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--task", default="halfcheetah", choices=TASKS)
     parser.add_argument("--episodes", type=int, default=70)
     parser.add_argument("--drifts", nargs="+", default=list(DRIFTS), choices=DRIFTS)
     parser.add_argument("--only", nargs="+", help="names of methods and peers")
@@ -162,14 +199,14 @@ def main() -> None:
         print("sbx-rl is not installed: its agents are skipped.")
         names = [name for name in names if name not in PEERS]
     for drift in asked.drifts:
-        table = Table(title=f"{TASK}, {drift}", box=SIMPLE_HEAD)
+        table = Table(title=f"{asked.task}, {drift}", box=SIMPLE_HEAD)
         onset = f"from episode {ONSET + 1}"
         columns = ("", onset, "last ten", "core s per 1,000 steps", "at equal cost")
         for column in (*columns, "seeds", "settings tried"):
             table.add_column(column, justify="left" if not column else "right")
         found = {
             name: [
-                results(name, drift, seed, asked.episodes, asked.out)
+                results(name, Case(asked.task, drift, seed, asked.episodes), asked.out)
                 for seed in asked.seeds
             ]
             for name in names
@@ -178,7 +215,7 @@ def main() -> None:
         for name, runs in found.items():
             after = [mean(row[0] for row in run[ONSET:]) for run in runs]
             last = [mean(row[0] for row in run[-10:]) for run in runs]
-            cost = mean(run[-1][1] / len(run) for run in runs)
+            cost = mean(run[-1][1] for run in runs) / asked.episodes
             equal = spread(at_equal_cost(runs, cheapest)) if drift != "fading" else "–"
             kind = PEERS[name][0] if name in PEERS else "driftrl"
             seeds, tried = str(len(asked.seeds)), str(TRIED[kind])

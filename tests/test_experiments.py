@@ -163,3 +163,21 @@ def test_studies_of_adaptive_forgetting_are_complete(task: str) -> None:
         assert len(runs) == 13 and len({run.drift for run in runs}) == 1
         moved = {runs[0].drift(n) for n in range(1, runs[0].episodes + 1)}
         assert (len(moved) == 1) == (drift == "none")
+
+
+def test_ingredients_are_paired_by_seed() -> None:
+    ingredients = script("learner_ingredients")
+    rows = [
+        ("preset", seed, value, 7.0)
+        for seed, value in zip((100, 101, 102), (1.0, 5.0, 3.0), strict=True)
+    ]
+    # In another order, and one seed more than the preset has.
+    rows += [("K=1", 103, 50.0, 5.0), ("K=1", 102, 2.0, 5.0)]
+    rows += [("K=1", 101, 3.0, 5.0), ("K=1", 100, 1.0, 9.0)]
+    columns = ["variant", "seed", "value", "seconds"]
+    found = ingredients.differences(polars.DataFrame(rows, columns, orient="row"))
+    changed = found.filter(polars.col("change") == "K=1").row(0, named=True)
+    # Differences 0, −2, −1: mean −1, standard error 1/√3, t = 4.3027 at 2.
+    assert changed["difference"] == pytest.approx(-1.0)
+    assert changed["high"] == pytest.approx(-1.0 + 4.302653 / 3**0.5, rel=1e-6)
+    assert (changed["mean"], changed["seconds"]) == (14.0, 6.0)
