@@ -213,6 +213,19 @@ def test_forgetting_by_hand(config: RunConfig, tmp_path: Path) -> None:
     ]
 
 
+def test_a_rule_that_holds_too_little_is_warned_of_and_the_old_one_stays(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    config = overridden(config, {"agent": {"learning": {"learning_starts": 16}}})
+    said: list[str] = []
+    with Session(config, tmp_path, warn=said.append) as session:
+        session.set_forgetting(Window(1))
+        assert session.config.forgetting == session.forgetting == Window(2)
+        assert len(said) == 1 and "at most 8 transitions" in said[0]
+        session.set_forgetting(Window(3))
+        assert session.forgetting == Window(3) and len(said) == 1
+
+
 def test_a_second_reset_by_hand_records_what_was_learned_from(
     config: RunConfig, tmp_path: Path
 ) -> None:

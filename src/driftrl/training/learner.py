@@ -25,7 +25,14 @@ from driftrl.agents.base import (
     State,
     interval_scale,
 )
-from driftrl.errors import EnvironmentFault, InputError, at_least, require
+from driftrl.errors import (
+    EnvironmentFault,
+    InputError,
+    at_least,
+    counted,
+    require,
+    shown,
+)
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
     Decision,
@@ -37,6 +44,7 @@ from driftrl.training.streams import Purpose, key_for
 from driftrl.types import Data, Episode, EpisodeRecord, Transition
 
 Observation = Float[np.ndarray, " S"]
+_ROUNDING = 1e-3  # of applied actions, such as those of a log with three digits
 
 
 @dataclass
@@ -145,6 +153,8 @@ class Learner:
         reward: float,
         terminated: bool = False,
         truncated: bool = False,
+        *,
+        action: np.ndarray | None = None,
     ) -> None:
         """Record what followed the last action.
 
@@ -153,15 +163,20 @@ class Learner:
             reward: The reward of the step.
             terminated: Whether the task has ended: it failed, or is done.
             truncated: Whether only the time is up.
+            action: The action in [−1, 1] that was really applied, if it is another one
+                than that of ``act``: overridden, saturated or rate-limited.
         """
         running = self._require_running("observe")
         if running.last is None:
             raise InputError("observe() was called without act() before it.")
-        before, action = running.last
+        before, chosen = running.last
+        applied = chosen
+        if action is not None:
+            applied = self._checked_actions(np.array(action, np.float64))
         obs = self._checked(obs)
         if not np.isfinite(reward):
             raise EnvironmentFault(f"The environment returned the reward {reward!r}.")
-        step = Transition(before, action, float(reward), obs, terminated, truncated)
+        step = Transition(before, applied, float(reward), obs, terminated, truncated)
         running.transitions.append(step)
         running.last = None
         if running.online is None:
@@ -202,6 +217,59 @@ class Learner:
             terminated=rows[-1].terminated,
         )
         self._running, self.state = None, running.state
+        self._unlearned = (episode, theta)
+        return episode
+
+    def add_episode(
+        self,
+        obs: Float[np.ndarray, "T1 S"],
+        actions: Float[np.ndarray, "T A"],
+        rewards: Float[np.ndarray, " T"],
+        *,
+        terminated: bool = False,
+        theta: float = math.nan,
+    ) -> Episode:
+        """Take in a whole episode that something else drove; ``learn`` comes next.
+
+        Args:
+            obs: T + 1 observations: before every action, and after the last.
+            actions: The T actions that were applied, in [−1, 1].
+            rewards: What each of them earned.
+            terminated: Whether the task ended with the last observation.
+            theta: The drifting parameter, for the record, if it is known.
+        """
+        self._require_learned()
+        require(
+            self._running is None,
+            f"Episode {self.number} is running: end_episode() or abort_episode() comes "
+            "before add_episode().",
+        )
+        self._began = time.perf_counter()
+        rows, actions, rewards = (
+            np.array(values, np.float64) for values in (obs, actions, rewards)
+        )
+        states, inputs = self.memory.sizes
+        steps = len(rewards) if rewards.ndim == 1 else 0
+        require(
+            steps >= 1
+            and rows.shape == (steps + 1, states)
+            and actions.shape == (steps, inputs),
+            f"An episode of T rewards has T + 1 rows of {states} observations and T "
+            f"rows of {counted(inputs, 'action')}; received shapes {rewards.shape}, "
+            f"{rows.shape} and {actions.shape}.",
+        )
+        require(
+            steps <= self._steps,
+            f"An episode of this run has at most {self._steps} steps "
+            f"(environment.sim_steps), received {steps}: cut it.",
+        )
+        require(
+            bool(np.isfinite(rows).all() and np.isfinite(rewards).all()),
+            "The episode has an observation or a reward that is not finite.",
+        )
+        actions = self._checked_actions(actions)
+        episode = Episode(rows[:-1], actions, rewards, rows[1:], bool(terminated))
+        self._repeat_online(episode)
         self._unlearned = (episode, theta)
         return episode
 
@@ -327,6 +395,19 @@ class Learner:
         if self._running is None:
             raise InputError(f"{called}() needs a running episode: begin_episode().")
         return self._running
+
+    def _checked_actions(
+        self, values: Float[np.ndarray, "*T A"]
+    ) -> Float[np.ndarray, "*T A"]:
+        """Return applied actions; rounding may have put them slightly beyond ±1."""
+        expected = self.memory.sizes[1]
+        within = np.abs(values) <= 1.0 + _ROUNDING
+        require(
+            values.shape[-1:] == (expected,) and bool(within.all()),
+            f"An applied action has {counted(expected, 'number')} in [−1, 1], like "
+            f"those of act(); received {shown(values[~within].tolist() or values)}.",
+        )
+        return np.clip(values, -1.0, 1.0)
 
     def _checked(self, obs: Observation) -> Observation:
         obs = np.array(obs, dtype=np.float64)

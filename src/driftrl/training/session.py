@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from jaxtyping import Float
 
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.envs.tasks import check_fits
-from driftrl.errors import require
+from driftrl.errors import InputError, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
     ForgettingRule,
@@ -46,7 +47,7 @@ from driftrl.training.assembly import (
     with_functions,
 )
 from driftrl.training.health import Health, health
-from driftrl.training.learner import Learner
+from driftrl.training.learner import Learner, Observation
 from driftrl.training.process import repaired_cache
 from driftrl.training.run_directory import RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
@@ -82,6 +83,9 @@ class Session(Learner):
         self.config = config
         self._warn = warn
         self._warned_of_no_data = self._closed = False
+        # Least and most of the observations in episodes that something else drove.
+        self._logged: Float[np.ndarray, "2 S"] | None = None
+        self._is_far = np.zeros(sizes_of(config)[0], bool)
         agent, steps = make_agent(config, functions), config.environment.steps
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
@@ -105,6 +109,7 @@ class Session(Learner):
                     self.begin_episode()
                     self.act(np.zeros(sizes_of(config)[0]))
                     self.abort_episode()
+            self._logged = self._files.load_logged_range(len(self._is_far))
             self._unlearned = self._files.load_pending(self.number)
             if self.unlearned is not None:
                 self._repeat_online(self.unlearned)
@@ -150,6 +155,31 @@ class Session(Learner):
         self._files.save_pending(self.number, episode, theta)
         return episode
 
+    def add_episode(
+        self,
+        obs: Float[np.ndarray, "T1 S"],
+        actions: Float[np.ndarray, "T A"],
+        rewards: Float[np.ndarray, " T"],
+        *,
+        terminated: bool = False,
+        theta: float = math.nan,
+    ) -> Episode:
+        """Store an episode that something else drove; see ``Learner.add_episode``.
+
+        Observations far outside of such episodes are warned of later.
+        """
+        self._require_open()
+        ended = {"terminated": terminated, "theta": theta}
+        episode = super().add_episode(obs, actions, rewards, **ended)
+        seen = [episode.obs, episode.next_obs[-1:]]
+        seen = np.concatenate(seen if self._logged is None else [*seen, self._logged])
+        logged = np.stack([seen.min(axis=0), seen.max(axis=0)])
+        if not np.array_equal(logged, self._logged):  # pyright: ignore[reportArgumentType]
+            self._files.save_logged_range(logged)
+            self._logged = logged
+        self._files.save_pending(self.number, episode, theta)
+        return episode
+
     def learn(
         self,
         *,
@@ -184,7 +214,8 @@ class Session(Learner):
     def set_forgetting(self, rule: ForgettingRule | str) -> None:
         """Forget by another rule from the next ``learn`` on.
 
-        What ``force_reset`` forgot stays forgotten.
+        What ``force_reset`` forgot stays forgotten.  A rule that holds too little to
+        learn from is warned of, and the old one stays: a machine in operation goes on.
 
         Args:
             rule: Any object with ``first_retained``, or the kind or import path of one
@@ -196,7 +227,11 @@ class Session(Learner):
         new = overridden(self.config, changes).forgetting
         rule = replace_rule(self.config.forgetting, new)
         config = replace(self.config, forgetting=rule)
-        check_learns(config)
+        try:
+            check_learns(config)
+        except InputError as error:
+            self._warn(f"{error} The rule stays {self.config.forgetting}.")
+            return
         # Nonsense is refused here, not in learn().
         decide(config.forgetting, self.number, self.memory.evidence)
         self._files.change(config, self.number)
@@ -227,6 +262,22 @@ class Session(Learner):
                 f"{retained} transitions, and learning begins with {least} "
                 f"(agent.learning.learning_starts). {MORE_DATA}"
             )
+
+    def _checked(self, obs: Observation) -> Observation:
+        obs = super()._checked(obs)
+        if self._logged is None:
+            return obs
+        low, high = self._logged
+        reach = np.where(high > low, high - low, np.maximum(np.abs(high), 1.0))
+        is_far = (obs < low - reach) | (obs > high + reach)
+        for index in np.flatnonzero(is_far & ~self._is_far):  # warn once of each
+            self._warn(
+                f"Observation {index} (counted from 0) is {obs[index]:.4g}; in the log "
+                f"it is from {low[index]:.4g} to {high[index]:.4g}. Is it in another "
+                "unit? What was learned from the log says little there."
+            )
+        self._is_far |= is_far
+        return obs
 
     def _require_open(self) -> None:
         require(
