@@ -41,6 +41,9 @@ START = "own"
 """The only start of a custom environment: its own."""
 NO_PARAMETER = "none"
 """``environment.parameter`` of an environment that drifts on its own."""
+APPLIED = "applied_action"
+"""Entry of ``info`` with which an environment says what it really applied, in its own
+units, where that is not what it was told: overridden, saturated or rate-limited."""
 STEPS = 1000
 """Decisions of an episode if the environment does not declare a limit."""
 _ASSUMED = (
@@ -50,6 +53,12 @@ _ASSUMED = (
 # (most observations, units of a hidden layer): sizes that learned tasks of that size.
 _WIDTHS = ((8, 64), (32, 128))
 _LARGEST_WIDTH = 256
+
+
+def scaled(command: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return commands between ``low`` and ``high`` as actions of −1 to 1."""
+    span = np.where(high > low, high - low, 1.0)
+    return 2.0 * (np.asarray(command, np.float64) - low) / span - 1.0
 
 
 def is_custom(task: str) -> bool:
@@ -288,6 +297,24 @@ def sized_task(
     )
 
 
+class Place(dict[str, int]):
+    """Options of ``reset``, which know whether anything has looked at them."""
+
+    was_read = False
+
+
+def _noting(name: str) -> Callable[..., Any]:
+    def read(place: Place, *arguments: Any) -> Any:
+        place.was_read = True
+        return getattr(dict, name)(place, *arguments)
+
+    return read
+
+
+for _name in ("__getitem__", "__iter__", "__contains__", "get", "keys", "items"):
+    setattr(Place, _name, _noting(_name))
+
+
 class GymPlant(Plant):
     """A custom environment that acts on [−1, 1] and ends on time.
 
@@ -314,6 +341,8 @@ class GymPlant(Plant):
         self.action_space = spaces.Box(-1.0, 1.0, (acted,), np.float64)
         self.metadata = env.metadata
         self.render_mode = env.render_mode
+        self.ignores_place = False
+        """Whether the last ``reset`` of the environment did not look at its options."""
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set parameters of the environment; ``InputError`` if it has no way to."""
@@ -342,21 +371,28 @@ class GymPlant(Plant):
         """Start an episode of the environment."""
         super().reset(seed=seed)
         self._left = self._config.steps
-        obs, info = self._env.reset(seed=seed, options=options)
+        place = None if options is None else Place(options)
+        obs, info = self._env.reset(seed=seed, options=place)
+        self.ignores_place = place is not None and not place.was_read
         return np.asarray(obs, np.float64), dict(info)
 
     def step(self, action: np.ndarray) -> StepResult:
         """Hold an action for ``action_repeat`` steps, or until the episode ends."""
-        command, total, held = self.command(action), 0.0, 0
+        command, total, applied = self.command(action), 0.0, []
         while True:
             obs, reward, terminated, truncated, info = self._env.step(command)
-            total, held = total + float(reward), held + 1
-            if terminated or truncated or held == self._config.action_repeat:
+            total += float(reward)
+            applied.append(info.get(APPLIED))
+            if terminated or truncated or len(applied) == self._config.action_repeat:
                 break
         self._left -= 1
         late = self._left <= 0 and not terminated
         obs = np.asarray(obs, np.float64)
-        return obs, total, bool(terminated), bool(truncated) or late, dict(info)
+        known = all(value is not None for value in applied)
+        mean = np.mean(applied, axis=0) if known else None
+        share = None if mean is None else scaled(mean, self._low, self._high)
+        info = {**info, "applied": share}
+        return obs, total, bool(terminated), bool(truncated) or late, info
 
     def command(self, action: np.ndarray) -> np.ndarray:
         """Return an action of [−1, 1] in the environment's units."""

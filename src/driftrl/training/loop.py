@@ -78,8 +78,9 @@ def run_session(
     config = session.config
     if twin is None and config.evaluation.episodes > 0:
         twin = environment_of(config)
-    stopped = 0
+    stopped, resumed = 0, session.number > 1
     while session.number <= config.episodes:
+        is_pending = session.unlearned is not None  # then nothing is reset
         try:
             record = _run_episode(session, env, twin, watch)
         except EpisodeAborted as aborted:
@@ -97,7 +98,13 @@ def run_session(
                 " it starts again."
             )
             continue
-        stopped = 0
+        if resumed and getattr(env, "ignores_place", False):
+            warn(
+                f"The run goes on with episode {record.episode}, and reset() does not "
+                "look at options['episode']: a simulation of wear is as new again. A "
+                "real machine is as worn as it is, and needs nothing."
+            )
+        stopped, resumed = 0, resumed and is_pending
         if on_episode is not None:
             on_episode(record)
     if twin is not None:
@@ -154,8 +161,9 @@ def collect(
     over = False
     with watch(env, number) as on_reward:
         while not over:
-            obs, reward, terminated, truncated, _ = env.step(learner.act(obs))
-            learner.observe(obs, float(reward), terminated, truncated)
+            obs, reward, terminated, truncated, info = env.step(learner.act(obs))
+            applied = info.get("applied")  # a robot's and a custom environment's
+            learner.observe(obs, float(reward), terminated, truncated, action=applied)
             on_reward(float(reward))
             over = terminated or truncated
 
