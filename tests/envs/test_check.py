@@ -112,6 +112,7 @@ FOUR: dict[str, Any] = {
     "observed": spaces.Box(-1e9, 1e9, (4,), np.float64),
     "observe": lambda levels: np.array([*levels, 3.0, 1e4 * levels[0]]),
 }
+KELVIN: dict[str, Any] = {"observe": lambda levels: [1, 0.01] * levels + [300, 0]}
 FIXED = spaces.Box(np.array([0.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64)
 
 
@@ -123,13 +124,16 @@ FIXED = spaces.Box(np.array([0.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64)
     ],
 )
 def test_gymnasium_objects(changes: dict[str, Any], words: str) -> None:
-    assert words in report_of(**changes).facts["Gymnasium's checker"]
+    report = report_of(**changes)
+    assert report.ok and words in report.facts["Gymnasium's checker"]
+    assert any("objects (see below)" in warning for warning in report.warnings)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         (FOUR, ["never changed: 2 (counted", "Large observations", ": 3 (counted"]),
+        (KELVIN, ["hardly vary", ": 0, 1 (counted"]),
         ({"acted": spaces.Box(0, 9, (2,), np.int32)}, ["integers"]),
         ({"pay": lambda levels: 0.5}, ["0.5 at every step"]),
         ({"pay": lambda levels: 1e-4 * float(levels.sum())}, ["largest reward"]),
@@ -178,17 +182,34 @@ class Numbered(Tanks):
         return super().step(action / self.instance)
 
 
+class Counting(Tanks):
+    """Wears from its 50th reset on, whatever the options say."""
+
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.resets += 1
+        return super().reset(seed=seed)
+
+    def step(self, action: np.ndarray) -> Any:
+        return super().step(action / max(1, self.resets - 50))
+
+
 @pytest.mark.parametrize(
     ("make", "start"),
     [
+        (Counting, "It drifts by a count of its own"),
         (Wearing, "It drifts on its own"),
         (Unseeded, "The same seed and actions give another episode"),
         (Numbered, "A second instance"),
     ],
 )
 def test_repeatability(make: Callable[[], Any], start: str) -> None:
-    (warning,) = check(make, "tanks", episodes=2).warnings
-    assert warning.startswith(start)
+    report = check(make, "tanks", episodes=2)
+    assert report.warnings[0].startswith(start)
+    assert report.facts["episodes 1 and 100"] == (
+        "alike" if make is Counting else "differ"
+    )
 
 
 def test_time_and_episodes_are_limited() -> None:

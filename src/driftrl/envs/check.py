@@ -23,9 +23,10 @@ from driftrl.errors import InputError, at_least, positive, require
 
 _HELD = 10  # steps: new actions at every step cancel out on a system with inertia
 _COMPARED = 200  # steps
+_LATE = 100  # episode that the first is compared with
 _FIRST = {"episode": 1, "steps": 0}
 _LARGE = 100.0  # of an observation or a reward
-_SMALL = 0.01  # of a reward
+_SMALL = 0.01  # of a reward, or the spread of an observation
 # Remarks of Gymnasium's checker that do not apply: wrappers are part of what is
 # learned, actions are scaled to their bounds, and observations need none.
 _NOT_APPLICABLE = (
@@ -34,6 +35,8 @@ _NOT_APPLICABLE = (
     "observation space minimum value is -infinity",
     "observation space maximum value is infinity",
 )
+_CHECKER = "Gymnasium's checker"
+_NO_OBJECTION = "no objection"
 _STARTS = "agent.learning.learning_starts"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -95,10 +98,16 @@ def check(
     }
     try:
         settings, limit = _settings(task_of(name, env)), declared_steps(env)
-        rollouts = _random_rollouts(env, limit or 0, episodes, seconds, seed)
-        options = (_FIRST, None)
-        repeats, on_its_own = (_repeats(env, rollouts[0], seed, one) for one in options)
+        deadline = time.perf_counter() + seconds
+        rollouts = _random_rollouts(env, limit or 0, episodes, deadline, seed)
+        late = {"episode": _LATE, "steps": (_LATE - 1) * len(rollouts[0])}
+        options = (_FIRST, None, late)
+        repeats, on_its_own, is_alike = (
+            _repeats(env, rollouts[0], seed, one) for one in options
+        )
         facts |= _facts(env, rollouts, limit)
+        facts[f"episodes 1 and {_LATE}"] = "alike" if is_alike else "differ"
+        wears_unseen = repeats and _wears_unseen(env, rollouts[0], seed, deadline)
     except InputError as error:
         return Report(name, (str(error),), (), facts, {})
     finally:
@@ -117,6 +126,12 @@ def check(
             "A second instance can't be made or gives another episode for the same "
             "seed and actions. A resumed run will differ from an uninterrupted one."
         )
+    elif wears_unseen:
+        caveats.append(
+            "It drifts by a count of its own and ignores options['episode'] of reset: "
+            f"after up to {_LATE} episodes, episode 1 comes out otherwise. A run that "
+            "is resumed would go on with a machine that is as new."
+        )
     elif not on_its_own:
         caveats.append(
             "It drifts on its own: reset without options gives another episode. With "
@@ -124,6 +139,7 @@ def check(
             "episode."
         )
     caveats += [
+        *_disagreement(facts[_CHECKER], repeats, on_its_own),
         *_value_warnings(env, rollouts),
         *_length_warnings(rollouts, limit, settings),
     ]
@@ -149,14 +165,14 @@ def _gymnasium_objections(env: Env) -> str:
         for text in texts
         if not any(phrase in text for phrase in _NOT_APPLICABLE)
     ]
-    return " ".join(dict.fromkeys(objections)) or "no objection"
+    return " ".join(dict.fromkeys(objections)) or _NO_OBJECTION
 
 
 def _random_rollouts(
-    env: Env, limit: int, episodes: int, seconds: float, seed: int
+    env: Env, limit: int, episodes: int, deadline: float, seed: int
 ) -> list[_Rollout]:
     """Run random episodes until one fails or the time is up."""
-    space, deadline = env.action_space, time.perf_counter() + seconds
+    space = env.action_space
     assert isinstance(space, spaces.Box)
 
     def actions(rng: np.random.Generator, hold: int) -> Iterator[np.ndarray]:
@@ -229,6 +245,36 @@ def _repeats(
     )
 
 
+def _wears_unseen(env: Env, first: _Rollout, seed: int, deadline: float) -> bool:
+    """Return whether episode 1 comes out otherwise after many, by whatever options."""
+    for number in range(2, _LATE + 1):
+        if time.perf_counter() > deadline:
+            break
+        _rollout(env, first.actions[:_COMPARED], seed + number, {"episode": number})
+    return not _repeats(env, first, seed, _FIRST)
+
+
+def _disagreement(objections: str, repeats: bool, on_its_own: bool) -> Iterator[str]:
+    """Explain a verdict that is not that of Gymnasium's checker."""
+    if objections == _NO_OBJECTION:
+        if not repeats:
+            yield (
+                f"{_CHECKER} does not object, as it compares one step only; here, up "
+                f"to {_COMPARED} steps are compared."
+            )
+        return
+    if repeats and not on_its_own and "eterminis" in objections:
+        reason = "it resets without options, and so takes the drift for chance"
+    elif "not within the obs" in objections or "observation space" in objections:
+        reason = "driftrl does not use the bounds of observations"
+    else:
+        reason = "driftrl does not need what it asks for"
+    yield (
+        f"{_CHECKER} objects (see below), and yet it can be learned: {reason}. Other "
+        "libraries may need it fixed."
+    )
+
+
 def _second_repeats(
     factory: Callable[[], Any], name: str, first: _Rollout, seed: int
 ) -> bool:
@@ -248,6 +294,14 @@ def _value_warnings(env: Env, rollouts: list[_Rollout]) -> Iterator[str]:
     reach = np.abs(values).max(axis=0)
     if (constant := np.ptp(values, axis=0) == 0).any():
         yield f"Observations that never changed: {_indices(constant)}."
+    spread = values.std(axis=0)
+    least = np.maximum(_SMALL, _SMALL * np.abs(values.mean(axis=0)))
+    if (hardly := ~constant & (spread < least)).any():
+        yield (
+            "Observations that hardly vary in their units, by a standard deviation of "
+            f"{spread[hardly].min():.2g} at the least: {_indices(hardly)}. The policy "
+            "takes them as they are: subtract their mean and scale them to about ±1."
+        )
     if (large := reach > _LARGE).any():
         yield (
             f"Large observations, up to {reach.max():.4g}: {_indices(large)}. The "
@@ -302,7 +356,7 @@ def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, s
         if settable
         else "no set_parameters(): it drifts on its own, unless a setter is given",
         "episode length": "not declared" if limit is None else f"at most {limit} steps",
-        "Gymnasium's checker": _gymnasium_objections(env),
+        _CHECKER: _gymnasium_objections(env),
     }
     lengths = [len(rollout) for rollout in rollouts]
     rewards = np.concatenate([rollout.rewards for rollout in rollouts])
