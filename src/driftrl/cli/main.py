@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": "reproduce the paper's first figure on this machine",
     "list": "list tasks, methods, schedules, parameters or studies",
     "run": "run one method on one task",
+    "import": "start a run from a log of the machine",
     "study": "run many, and finish what is unfinished",
     "oracle": "print J*(θ), how it was obtained, and its error",
     "regret": "compute the cumulative dynamic regret of recorded runs",
@@ -32,7 +33,7 @@ COMMANDS = {
     "robot": "serve a robot, or its simulated twin, to a learner",
     "bench": "measure the speed of the learner on this machine",
 }
-_MODULES = {"list": "listing"}
+_MODULES = {"list": "listing", "import": "importing"}
 
 
 def main(argv: list[str] | None = None) -> int:
