@@ -33,6 +33,16 @@ def test_constraints_are_plain_pins_within_the_declared_ranges():
         assert versions[requirement.name.lower()] in requirement.specifier
 
 
+def test_messages_name_pages_that_are_installed():
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r"""page\(['"]([\w.]+)['"]\)""", source))
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    included = tool["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    pages = {f"docs/{name}": f"driftrl/docs/{name}" for name in named}
+    assert pages == {k: v for k, v in included.items() if k.startswith("docs/")}
+    assert all((ROOT / name).is_file() for name in pages) and len(pages) == 2
+
+
 def slow_imports_of(module: str) -> list[str]:
     """Import a module in a fresh interpreter; return what slow ones came with it."""
     program = f"import sys, {module}; print(*{SLOW_TO_IMPORT} & sys.modules.keys())"

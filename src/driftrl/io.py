@@ -73,6 +73,21 @@ def read_arrays(content: bytes) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files}
 
 
+def shipped(directory: str) -> Path:
+    """Return a directory that comes with driftrl, such as its studies.
+
+    Installed, it lies inside the package; in a checkout, at its top.
+    """
+    package = Path(__file__).parent
+    inside = package / directory
+    return inside if inside.is_dir() else package.parent.parent / directory
+
+
+def page(name: str) -> str:
+    """Return where a page of the documentation is on this machine."""
+    return str(shipped("docs") / name)
+
+
 def cache_directory() -> Path:
     """Return the directory of driftrl in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

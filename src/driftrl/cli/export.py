@@ -8,8 +8,11 @@ import tyro
 
 from driftrl.cli.options import print_json
 from driftrl.errors import counted, require
+from driftrl.io import page
 
-_NO_BOUNDS = "not known: policy.command needs --low and --high (docs/your_machine.md)."
+_NO_BOUNDS = (
+    f"not known: policy.command needs --low and --high ({page('your_machine.md')})."
+)
 
 
 def main(

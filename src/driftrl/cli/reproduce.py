@@ -46,7 +46,7 @@ def main(
     """Make a figure of the paper: print the plan, ask, run, report.
 
     Args:
-        figure: Which figure of the paper; docs/reproduce.md says what each came out as.
+        figure: Which figure of the paper.
         preset: The paper's settings, or smaller ones for a laptop.
         out: Directory in which each study of the figure has its own.
         workers: Runs at once (default: the number of cores).

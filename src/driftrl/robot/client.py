@@ -18,6 +18,7 @@ from driftrl.errors import (
     positive,
     require,
 )
+from driftrl.io import page
 from driftrl.robot.protocol import (
     PREPARING_EVERY,
     VERSION,
@@ -47,7 +48,7 @@ _OF_TIME = ("deadline", "late", "stale")
 _TOO_BUSY = (
     "If the computers are too busy for this pace, start the robot with a longer "
     "--period or a larger --deadline, give both sides priority (chrt -f 10), or let "
-    "the robot wait for its learner (--no-real-time): docs/robot_protocol.md."
+    f"the robot wait for its learner (--no-real-time): {page('robot_protocol.md')}."
 )
 
 

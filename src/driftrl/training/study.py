@@ -41,7 +41,7 @@ from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, merged, read_toml, toml_text
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError, require, unknown_name
-from driftrl.io import write_atomically
+from driftrl.io import shipped, write_atomically
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,7 @@ def read_study(path: Path, preset: str | None = None) -> Study:
 
 def shipped_studies() -> dict[str, Path]:
     """Return the studies that come with driftrl, by name."""
-    package = Path(__file__).parent.parent
-    # Installed, they lie inside the package; in a checkout, at its top.
-    for directory in (package / "studies", package.parent.parent / "studies"):
-        if directory.is_dir():
-            return {path.stem: path for path in sorted(directory.glob("*.toml"))}
-    return {}
+    return {path.stem: path for path in sorted(shipped("studies").glob("*.toml"))}
 
 
 def find_study(name_or_path: str) -> Path:
