@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,16 @@ from driftrl.errors import InputError
 from driftrl.records import read_records
 from driftrl.theory.audit import audit
 from driftrl.training.checkpoint import load_arrays
-from driftrl.training.logs import Log, import_log, read_log
+from driftrl.training.logs import Logged, _cut, import_log, read_log
 from driftrl.training.session import Session
 from factories import TINY_DEEP, Stop, ignore, rows_of
 
 COLUMNS: dict[str, Any] = {"obs": ["x", "v"], "action": ["volts"], "reward": "r"}
 AGENT = {part: TINY_DEEP["agent"][part] for part in ("sac", "learning", "soft_reset")}
-SETTINGS: dict[str, Any] = {"agent": AGENT, "forgetting": {"window": 4}}
+SETTINGS: dict[str, Any] = {
+    "agent": AGENT,
+    "forgetting": {"kind": "window", "window": 4},
+}
 LENGTHS = (6, 8, 3, 8, 7)
 
 
@@ -46,26 +48,23 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def log(path: Path) -> Log:
+def log(path: Path) -> list[Logged]:
     return read_log(path, **COLUMNS, episode="day")
 
 
-def imported(log: Log, out: Path, **changes: Any) -> None:
+def imported(log: list[Logged], out: Path, **changes: Any) -> None:
     options: dict[str, Any] = {"method": "sac", "settings": SETTINGS, "warn": ignore}
     import_log(log, out, bounds=((0.0,), (10.0,)), **{**options, **changes})
 
 
-def test_episodes_of_unequal_lengths(log: Log) -> None:
-    parts = list(log.parts(100))
-    assert tuple(len(part.rewards) for part in parts) == LENGTHS == (6, 8, 3, 8, 7)
-    assert log.longest() == 8
-    first = parts[0]
+def test_episodes_of_unequal_lengths(log: list[Logged]) -> None:
+    assert tuple(len(part.rewards) for part in log) == LENGTHS == (6, 8, 3, 8, 7)
+    first = log[0]
     assert first.obs.shape == (7, 2) and first.actions.shape == (6, 1)
     np.testing.assert_allclose(first.rewards, -(first.obs[:-1, 0] ** 2))
-    cut = [len(part.rewards) for part in log.parts(5)]
-    assert cut == [5, 1, 5, 3, 3, 5, 3, 5, 2]
-    pieces = list(log.parts(5))
-    np.testing.assert_array_equal(pieces[0].obs[-1], pieces[1].obs[0])
+    cut = [part for one in log for part in _cut(one, 5)]
+    assert [len(part.rewards) for part in cut] == [5, 1, 5, 3, 3, 5, 3, 5, 2]
+    np.testing.assert_array_equal(cut[0].obs[-1], cut[1].obs[0])
 
 
 def test_without_episodes_a_log_is_one_or_ends_where_it_terminated(path: Path) -> None:
@@ -74,9 +73,10 @@ def test_without_episodes_a_log_is_one_or_ends_where_it_terminated(path: Path) -
     flags = ["true" if row in (9, 20) else "false" for row in range(len(full))]
     rows = [f"{line},{flag}" for line, flag in zip(full, flags, strict=True)]
     path.write_text("\n".join(["day,x,v,volts,r,fell", *rows]))
-    (whole,) = read_log(path, **COLUMNS).parts(100)
+    (whole,) = read_log(path, **COLUMNS)
     assert len(whole.rewards) == len(full) - 1 and not whole.terminated
-    parts = list(read_log(path, **COLUMNS, terminated="fell").parts(6))
+    log = read_log(path, **COLUMNS, terminated="fell")
+    parts = [part for one in log for part in _cut(one, 6)]
     # Only the piece in which the task ended is terminated.
     assert [(len(part.rewards), part.terminated) for part in parts] == [
         (6, False),
@@ -98,7 +98,7 @@ def test_what_is_no_number(path: Path, cell: str, shown: str) -> None:
         read_log(path, **COLUMNS, episode="day")
     message = str(refused.value)
     assert shown in message and "Line 12 " in message and "'v'" in message
-    parts = read_log(path, **COLUMNS, episode="day", skip_gaps=True).parts(100)
+    parts = read_log(path, **COLUMNS, episode="day", skip_gaps=True)
     assert [len(part.rewards) for part in parts] == [6, 2, 4, 3, 8, 7]
 
 
@@ -110,29 +110,31 @@ def test_a_missing_column_and_a_missing_file(path: Path) -> None:
     with pytest.raises(InputError, match="--reward"):
         read_log(path, obs=["x"], action=["volts"])
     path.write_text("x,v,volts,r\n1,2,3,4\n")
-    with pytest.raises(InputError, match="1 row"):
+    with pytest.raises(InputError, match="no two rows"):
         read_log(path, **COLUMNS)
 
 
-def test_a_decimal_comma(path: Path, log: Log) -> None:
+def test_a_decimal_comma(path: Path, log: list[Logged]) -> None:
     path.write_text(path.read_text().replace(",", ";").replace(".", ","))
     european = read_log(path, **COLUMNS, episode="day", separator=";")
-    np.testing.assert_array_equal(european.obs, log.obs)
+    for one, other in zip(european, log, strict=True):
+        np.testing.assert_array_equal(one.obs, other.obs)
 
 
-def test_a_run_begins_with_what_the_log_taught(log: Log, tmp_path: Path) -> None:
+def test_a_run_begins_with_what_the_log_taught(
+    log: list[Logged], tmp_path: Path
+) -> None:
     imported(log, tmp_path / "run")
     rows = read_records(tmp_path / "run" / "episodes.jsonl")
     assert tuple(row.steps for row in rows) == LENGTHS
-    parts = list(log.parts(8))
-    for row, part in zip(rows, parts, strict=True):
+    for row, part in zip(rows, log, strict=True):
         assert row.return_executed == pytest.approx(part.rewards.sum())
     said: list[str] = []
     with Session.resume(tmp_path / "run", warn=said.append) as session:
         assert session.number == 6 and session.policy.trained  # pyright: ignore[reportAttributeAccessIssue]
         assert session.config.environment.low == (0.0,)
         stored = session.memory.episode(2)
-        np.testing.assert_allclose(stored.actions, parts[1].actions / 5.0 - 1, 1e-6)
+        np.testing.assert_allclose(stored.actions, log[1].actions / 5.0 - 1, 1e-6)
         session.begin_episode()
         session.act(np.array([0.1, 0.0]))
         assert said == []
@@ -144,7 +146,7 @@ def test_a_run_begins_with_what_the_log_taught(log: Log, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("when", ["episode", "step"])
 def test_an_import_that_was_stopped_goes_on(
-    log: Log, tmp_path: Path, when: str
+    log: list[Logged], tmp_path: Path, when: str
 ) -> None:
     agent = {**AGENT, "learning": {**AGENT["learning"], "when": when}}
     options: dict[str, Any] = {"settings": {**SETTINGS, "agent": agent}}
@@ -160,7 +162,7 @@ def test_an_import_that_was_stopped_goes_on(
     with pytest.raises(Stop):
         imported(log, cut, on_episode=stop, **options)
     with Session.resume(cut, warn=ignore) as session:  # killed before it learned
-        obs, actions, rewards, _ = list(log.parts(8))[2]
+        obs, actions, rewards, _ = log[2]
         session.add_episode(obs, actions / 5.0 - 1.0, rewards)
     imported(log, cut, **options)
     imported(log, cut, **options)  # nothing more to do
@@ -172,10 +174,13 @@ def test_an_import_that_was_stopped_goes_on(
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name)
     with pytest.raises(InputError, match="5 episodes"):
-        imported(replace(log, obs=log.obs + 1.0), cut, **options)
+        moved = [one._replace(obs=one.obs + 1.0) for one in log]
+        imported(moved, cut, **options)
 
 
-def test_bounds_and_sizes_are_compared_with_the_log(log: Log, tmp_path: Path) -> None:
+def test_bounds_and_sizes_are_compared_with_the_log(
+    log: list[Logged], tmp_path: Path
+) -> None:
     for bounds, value in ((((0.0,), (5.0,)), "5"), (((1.0,), (1.0,)), r"\[1.0\]")):
         with pytest.raises(InputError, match=value):
             imported(log, tmp_path / "none", bounds=bounds)
@@ -203,7 +208,7 @@ def test_a_log_alone_is_analysed(
     assert "too early" not in capsys.readouterr().out
 
 
-def test_what_was_applied_is_recorded(log: Log, tmp_path: Path) -> None:
+def test_what_was_applied_is_recorded(log: list[Logged], tmp_path: Path) -> None:
     imported(log, tmp_path / "run")
     with Session.resume(tmp_path / "run", warn=ignore) as session:
         session.begin_episode()
@@ -248,6 +253,5 @@ def test_minari(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             pass
     env.create_dataset("mine/pendulum-v0")
     log = read_log("minari:mine/pendulum-v0")
-    parts = list(log.parts(100))
-    assert [part.obs.shape for part in parts] == [(8, 3)] * 3
-    assert log.bounds == ((-2.0,), (2.0,)) and not any(p.terminated for p in parts)
+    assert [one.obs.shape for one in log] == [(8, 3)] * 3
+    assert not any(one.terminated for one in log)

@@ -27,10 +27,9 @@ def main(
     terminated: str | None = None,
     separator: str = ",",
     skip_gaps: bool = False,
-    task: str | None = None,
+    task: str = "machine:log",
     method: str | None = None,
     config: Path | None = None,
-    seed: int | None = None,
     low: tuple[float, ...] = (),
     high: tuple[float, ...] = (),
     steps: int | None = None,
@@ -52,10 +51,9 @@ def main(
         separator: What separates columns; with ";" a decimal comma is read too.
         skip_gaps: Leave out rows that lack a number; episodes are cut there.
         task: Where the run goes on: MODULE:FACTORY of your environment, a task of
-            driftrl, robot:NAME, or machine:NAME (default: machine:log).
+            driftrl, robot:NAME or machine:NAME.
         method: Method of the run (default: as of `driftrl run`).
         config: TOML file with settings.
-        seed: Seed of the run.
         low: What actions of −1 are in the log (default: the environment's bounds, or
             the least in the log).
         high: What actions of 1 are.
@@ -67,58 +65,48 @@ def main(
     from driftrl.training.logs import import_log, read_log
 
     require(bool(low) == bool(high), "--low and --high need one another; received one.")
-    started, shown = time.monotonic(), []
-    table = read_log(
+    started, printers = time.monotonic(), []
+    names = {"obs": obs.split(","), "action": action.split(","), "reward": reward}
+    rows = read_log(
         log,
-        obs=_names(obs),
-        action=_names(action),
-        reward=reward,
+        **{name: value for name, value in names.items() if value != [""]},
         episode=episode,
         terminated=terminated,
         separator=separator,
         skip_gaps=skip_gaps,
     )
-    print(
-        f"Read {len(table.obs):,} rows in {duration(time.monotonic() - started)}.",
-        flush=True,
+    transitions, took = (
+        sum(len(one.rewards) for one in rows),
+        time.monotonic() - started,
     )
-    settings = read_settings(config) if config else {}
-    if seed is not None:
-        settings["seed"] = seed
+    print(f"Read {transitions:,} transitions in {duration(took)}.", flush=True)
 
     def show(record: EpisodeRecord, episodes: int) -> None:
-        shown[:] = shown or [episode_printer(episodes)]
+        printers[:] = printers or [episode_printer(episodes)]
         if record.episode % max(1, episodes // _SHOWN) == 0:
-            shown[0](record)
+            printers[0](record)
 
-    done = import_log(
-        table,
+    run = import_log(
+        rows,
         out,
         task=task,
         method=method,
         bounds=(low, high) if low else None,
         steps=steps,
         updates=updates,
-        settings=settings,
+        settings=read_settings(config) if config else None,
         on_episode=show,
         warn=warn,
     )
     unit = 2**20 if sys.platform == "darwin" else 2**10
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
-    print(
-        f"{done.episodes:,} episodes of at most {done.steps} steps, "
-        f"{done.transitions:,} transitions, are in {out}; it took "
-        f"{duration(time.monotonic() - started)} and {memory:,} MB of memory.\n"
-        f"Actions of −1 and 1 are {list(done.low)} and {list(done.high)} in the log."
-    )
-    more = f"--out {out} --resume --episodes {done.episodes + 100}"
-    if done.task.startswith("machine:"):
+    took = duration(time.monotonic() - started)
+    print(f"The run is in {out}; it took {took} and {memory:,} MB of memory.")
+    if task.startswith("machine:"):
+        low, high = run.environment.low, run.environment.high
+        print(f"Actions of −1 and 1 are {list(low)} and {list(high)} in the log.")
         print(f"Go on from Python: driftrl.Session.resume({str(out)!r})")
-    elif done.task.startswith("robot:"):
-        print(f"Go on: driftrl run --robot ADDRESS {more}")
     else:
-        print(f"Go on: driftrl run {done.task} {more}")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+        where = "--robot ADDRESS" if task.startswith("robot:") else task
+        more = f"--out {out} --resume --episodes {run.episodes + 100}"
+        print(f"Go on: driftrl run {where} {more}")

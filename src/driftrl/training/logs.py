@@ -1,20 +1,19 @@
 """Start a run from a log of the machine: a CSV file, or a data set of Minari.
 
 A row of a log is a moment: what was observed, the action that followed, and what that
-action earned.  So the last row of an episode counts by its observations alone, and an
-episode of T + 1 rows has T transitions.
+action earned.  So the last row of an episode counts by its observations alone.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
@@ -24,58 +23,21 @@ from driftrl.envs.tasks import configure, task_named
 from driftrl.errors import InputError, counted, require, unknown_name
 from driftrl.training.run_directory import Warn
 from driftrl.training.session import Session
-from driftrl.types import Episode, EpisodeRecord
+from driftrl.types import EpisodeRecord
 
 MINARI = "minari:"
 """Begins the name of a data set, in place of a file's."""
 UPDATES = 20_000
-"""Of a model, that importing a log takes at most unless told otherwise."""
-_NOT_INSTALLED = (
-    "Minari's data sets need the extra 'minari': pip install 'driftrl[minari]'."
-)
-_FREE = ("machine:", "robot:")  # names of tasks without an environment
+"""Of the model, that a log is given at most unless asked for."""
 
 
-class Part(NamedTuple):
-    """What ``Session.add_episode`` takes, with actions in the log's own units."""
+class Logged(NamedTuple):
+    """An episode of T steps in a log, its actions in units of their own."""
 
     obs: Float[np.ndarray, "T1 S"]
     actions: Float[np.ndarray, "T A"]
     rewards: Float[np.ndarray, " T"]
-    terminated: bool
-
-
-@dataclass(frozen=True)
-class Log:
-    """A log in memory: a row a moment."""
-
-    obs: Float[np.ndarray, "N S"]
-    actions: Float[np.ndarray, "N A"]
-    rewards: Float[np.ndarray, " N"]
-    ends: Bool[np.ndarray, " N"]
-    """Whether the task ended in this row."""
-    first: Bool[np.ndarray, " N"]
-    """Whether this row does not follow the one before it."""
-    bounds: Bounds | None = None
-    """Of the actions, where the log says it."""
-    has_episodes: bool = True
-    """Whether the log says where episodes begin."""
-
-    def longest(self) -> int:
-        """Return the transitions of the longest episode."""
-        edges = [*np.flatnonzero(self.first), len(self.first)]
-        return int(np.diff(edges).max()) - 1
-
-    def parts(self, steps: int) -> Iterator[Part]:
-        """Return the episodes, those longer than ``steps`` cut; a lone row is none."""
-        edges = [*np.flatnonzero(self.first).tolist(), len(self.first)]
-        for start, end in pairwise(edges):
-            for low in range(start, end - 1, steps):
-                high = min(low + steps, end - 1)
-                ended = bool(self.ends[high]) and high == end - 1
-                rows = slice(low, high)
-                obs = self.obs[low : high + 1]
-                yield Part(obs, self.actions[rows], self.rewards[rows], ended)
+    terminated: bool = False
 
 
 def read_log(  # noqa: PLR0913 - a column each
@@ -88,14 +50,14 @@ def read_log(  # noqa: PLR0913 - a column each
     terminated: str | None = None,
     separator: str = ",",
     skip_gaps: bool = False,
-) -> Log:
-    """Read a log.
+) -> list[Logged]:
+    """Read the episodes of a log.
 
     Args:
         source: A CSV file with a header, or "minari:" and the id of a data set, which
             needs no further arguments.
         obs: Columns with what was observed.
-        action: Columns with the actions that were applied, in units of their own.
+        action: Columns with the actions that were applied.
         reward: Column with what the action earned.
         episode: Column that changes where an episode begins (default: after rows that
             are terminated; otherwise the log is one episode).
@@ -107,117 +69,90 @@ def read_log(  # noqa: PLR0913 - a column each
     """
     if str(source).startswith(MINARI):
         return _read_minari(str(source).removeprefix(MINARI))
-    path, names = Path(source), [*obs, *action, reward]
-    given = {"obs": obs, "action": action, "reward": reward}
-    for argument, value in given.items():
-        require(
-            bool(value), f"Which columns of {path} are the {argument}? --{argument}"
-        )
-    flag = [terminated] if terminated else []
-    try:
-        table = polars.scan_csv(path, separator=separator, infer_schema=False)
-        table = table.rename(str.strip)
-        columns = table.collect_schema().names()
-        wanted = list(dict.fromkeys(filter(None, [*names, *flag, episode])))
-        for name in wanted:
-            if name not in columns:
-                raise unknown_name(f"column of {path}", name, columns)
-        text = table.select(wanted).collect()
-    except (polars.exceptions.PolarsError, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} can't be read as a CSV file: {reason}") from None
-    require(len(text) > 1, f"{path} has {counted(len(text), 'row')}; a log needs two.")
+    for option, value in {"obs": obs, "action": action, "reward": reward}.items():
+        require(bool(value), f"Which columns of {source} are the {option}? --{option}")
+    names, flag = [*obs, *action, reward], [terminated] if terminated else []
+    text = _columns(source, [*names, *flag, *([episode] if episode else [])], separator)
     values = text.select(names + flag).with_columns(polars.all().str.strip_chars())
     if separator == ";":  # where the comma is the decimal sign
         values = values.with_columns(polars.all().str.replace(",", ".", literal=True))
-    truth = {"true": "1", "false": "0"}
-    lower = [polars.col(name).str.to_lowercase().replace(truth) for name in flag]
-    numbers = values.with_columns(lower).cast(polars.Float64, strict=False)
-    matrix = numbers.fill_null(np.nan).to_numpy()
-    states, inputs = len(obs), len(action)
-    ends = np.zeros(len(matrix), bool)
-    if flag:
-        ends = matrix[:, -1] == 1
-    changed = np.r_[False, ends[:-1]]  # where a new episode begins
+    truth = [polars.col(flag).str.to_lowercase().replace({"true": "1", "false": "0"})]
+    numbers = values.with_columns(truth if flag else [])
+    matrix = numbers.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
+    ends = matrix[:, -1] == 1 if flag else np.zeros(len(matrix), bool)
+    begins = np.r_[True, ends[:-1]]
     if episode:
-        changed = text[episode].rle_id().diff().fill_null(0).to_numpy() > 0
-    last = np.r_[changed[1:], True]
-    missing = ~np.isfinite(matrix[:, : states + inputs + 1])
-    missing[last, states:] = False  # an episode's last action leads nowhere
+        begins = text[episode].rle_id().diff().fill_null(1).to_numpy() > 0
+    matrix = matrix[:, : len(names)]
+    missing = ~np.isfinite(matrix)
+    missing[np.r_[begins[1:], True], len(obs) :] = False  # leads nowhere
     gaps = missing.any(axis=1)
     if gaps.any() and not skip_gaps:
         row = int(np.argmax(gaps))
         name = names[int(np.argmax(missing[row]))]
         raise InputError(
-            f"Line {row + 2} of {path} has {text[name][row] or ''!r} in column "
+            f"Line {row + 2} of {source} has {text[name][row] or ''!r} in column "
             f"{name!r}, where a number is needed; {counted(int(gaps.sum()), 'row')} of "
             "the log lack one. Correct them, or leave them out: --skip-gaps (from "
             "Python: skip_gaps=True) cuts episodes there."
         )
-    keep = ~gaps
-    pieces = np.cumsum(changed | gaps)[keep]
-    require(len(pieces) > 1, f"{path} has no two rows of numbers.")
-    return Log(
-        obs=matrix[keep, :states],
-        actions=matrix[keep, states : states + inputs],
-        rewards=matrix[keep, states + inputs],
-        ends=ends[keep],
-        first=np.r_[True, pieces[1:] != pieces[:-1]],
-        has_episodes=bool(episode or terminated),
-    )
+    piece = np.cumsum(begins | gaps)[~gaps]
+    seen, done, earned = np.split(matrix[~gaps], [len(obs), len(names) - 1], axis=1)
+    ended, edges = ends[~gaps], np.flatnonzero(np.diff(piece, prepend=-1, append=-1))
+    log = [
+        Logged(seen[a:b], done[a : b - 1], earned[a : b - 1, 0], bool(ended[b - 1]))
+        for a, b in pairwise(edges)
+        if b - a > 1  # a lone row is no transition
+    ]
+    require(bool(log), f"{source} has no two rows that follow one another.")
+    return log
 
 
-def _read_minari(name: str) -> Log:
+def _columns(
+    path: str | Path, names: Sequence[str], separator: str
+) -> polars.DataFrame:
+    """Return columns of a CSV file as text."""
+    try:
+        table = polars.scan_csv(path, separator=separator, infer_schema=False)
+        table = table.rename(str.strip)
+        known = table.collect_schema().names()
+        for name in names:
+            if name not in known:
+                raise unknown_name(f"column of {path}", name, known)
+        return table.select(list(dict.fromkeys(names))).collect()
+    except (polars.exceptions.PolarsError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} can't be read as a CSV file: {reason}") from None
+
+
+def _read_minari(name: str) -> list[Logged]:
     """Read a data set of Minari by its id; it is downloaded if it is not here."""
     try:
-        import minari
+        import minari  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError(_NOT_INSTALLED) from None
+        raise InputError(
+            "Minari's data sets need the extra 'minari': pip install 'driftrl[minari]'."
+        ) from None
     try:
         data: Any = minari.load_dataset(name, download=True)
     except Exception as error:  # of many types, from the network to the file format
-        raise InputError(f"Minari has no data set {name!r} here: {error}") from error
-    observed, acted = data.observation_space, data.action_space
-    for what, space in (("observations", observed), ("actions", acted)):
+        raise InputError(f"The data set {name!r} can't be loaded: {error}") from error
+    for space in (data.observation_space, data.action_space):
         require(
             len(space.shape or ()) == 1,
-            f"The {what} of {name!r} must be a Box with one axis, received {space}.",
+            f"Observations and actions of {name!r} must be vectors, received {space}.",
         )
-    columns: tuple[list[np.ndarray], ...] = ([], [], [], [], [])
-    for episode in data.iterate_episodes():
-        rows = len(episode.observations)
-        none = np.zeros((1, *acted.shape))
-        columns[0].append(np.asarray(episode.observations, np.float64))
-        columns[1].append(np.concatenate([episode.actions, none]))
-        columns[2].append(np.append(episode.rewards, 0.0))
-        columns[3].append(np.arange(rows) == rows * bool(episode.terminations[-1]) - 1)
-        columns[4].append(np.arange(rows) == 0)
-    obs, actions, rewards, ends, first = map(np.concatenate, columns)
-    bounds = (tuple(acted.low.tolist()), tuple(acted.high.tolist()))
-    known = bool(np.isfinite(bounds).all())
-    return Log(obs, actions, rewards, ends, first, bounds if known else None)
-
-
-@dataclass(frozen=True)
-class Imported:
-    """What became of a log."""
-
-    directory: Path
-    task: str
-    episodes: int
-    transitions: int
-    steps: int
-    """Steps of the longest episode that the run allows; longer ones were cut."""
-    low: tuple[float, ...]
-    """What actions of −1 are in the log's units."""
-    high: tuple[float, ...]
+    return [
+        Logged(one.observations, one.actions, one.rewards, bool(one.terminations[-1]))
+        for one in data.iterate_episodes()
+    ]
 
 
 def import_log(  # noqa: PLR0913 - every argument but two is optional
-    log: Log,
+    log: Sequence[Logged],
     out: str | Path,
     *,
-    task: str | Env | None = None,
+    task: str | Env = "machine:log",
     method: str | None = None,
     bounds: Bounds | None = None,
     steps: int | None = None,
@@ -225,7 +160,7 @@ def import_log(  # noqa: PLR0913 - every argument but two is optional
     settings: Mapping[str, Any] | None = None,
     on_episode: Callable[[EpisodeRecord, int], None] = lambda row, episodes: None,
     warn: Warn = warnings.warn,
-) -> Imported:
+) -> RunConfig:
     """Make a run of a log: store its episodes, and learn from each in turn.
 
     Before the model learns from an episode it predicts it, so rows and files are those
@@ -233,13 +168,13 @@ def import_log(  # noqa: PLR0913 - every argument but two is optional
     was stopped, it goes on.
 
     Args:
-        log: Of ``read_log``.
+        log: The episodes, in order.
         out: Directory of the run.
-        task: Where the run will go on: an environment, "module:factory", a task of
-            driftrl, "robot:NAME", or by default "machine:log", which a session drives.
+        task: Where the run goes on: an environment, "module:factory", a task of
+            driftrl, "robot:NAME", or "machine:NAME", which a session drives.
         method: Name of the method (default: as without a log).
-        bounds: What actions of −1 and 1 are in the log's units (default: what the
-            environment or the log says, or for a machine the log's least and most).
+        bounds: What actions of −1 and 1 are in the log's units (default: the
+            environment's, or for a machine the log's least and most).
         steps: Steps of an episode; longer ones are cut (default: the environment's, or
             those of the longest episode).
         updates: Updates of the model over the whole log (default: one a transition as
@@ -248,116 +183,111 @@ def import_log(  # noqa: PLR0913 - every argument but two is optional
         on_episode: Called with each row, and with the number of all.
         warn: Called with warnings.
     """
-    sizes = (log.obs.shape[1], log.actions.shape[1])
-    row = _task(task, log, sizes, steps)
+    row, is_machine = _task(task, log, steps), str(task).startswith("machine:")
     low, high = _bounds(row, log, bounds)
-    if row.name.startswith("machine:"):
-        named = replace(row.environment, low=low, high=high)
-        row = replace(row, environment=named)
+    if is_machine:  # nothing else knows them
+        row = replace(row, environment=replace(row.environment, low=low, high=high))
     config = configure(row, method, settings)
-    parts = list(log.parts(config.environment.steps))
-    transitions = sum(len(part.rewards) for part in parts)
-    more = row.episodes if row.name.startswith("machine:") else 0
-    planned = max(len(parts) + more, (settings or {}).get("episodes", 0))
-    config = replace(config, episodes=planned)
-    taken, shares = 0, _updates(config, updates, transitions)
+    parts = [part for one in log for part in _cut(one, config.environment.steps)]
+    more = row.episodes if is_machine else 0
+    asked = (settings or {}).get("episodes", 0)
+    config = replace(config, episodes=max(len(parts) + more, asked))
+    taken = np.cumsum([0, *(len(part.rewards) for part in parts)])
+    budget = _budget(config, int(taken[-1])) if updates is None else updates
     with Session(config, out, resume=True, warn=warn) as session:
-        _require_same(session, parts, Path(out))
-        for number, part in enumerate(parts, start=1):
-            before, taken = taken, taken + len(part.rewards)
-            if number < session.number:
-                continue
+        _require_same(session, parts)
+        for number in range(session.number, len(parts) + 1):
+            part = parts[number - 1]
             if session.unlearned is None:
                 actions = scaled(part.actions, np.array(low), np.array(high))
-                ended = part.terminated
-                session.add_episode(part.obs, actions, part.rewards, terminated=ended)
-            record = session.learn(updates=shares(before, taken))
-            on_episode(record, len(parts))
-    limit = config.environment.steps
-    return Imported(Path(out), row.name, len(parts), transitions, limit, low, high)
+                session.add_episode(
+                    part.obs, actions, part.rewards, terminated=part.terminated
+                )
+            share = None
+            if budget is not None:
+                before, after = budget * taken[number - 1 : number + 1] // taken[-1]
+                share = int(after - before)
+            on_episode(session.learn(updates=share), len(parts))
+    return config
 
 
-def _task(
-    task: str | Env | None, log: Log, sizes: tuple[int, int], steps: int | None
-) -> Task:
-    name = task or "machine:log"
-    if isinstance(name, str) and name.startswith(_FREE):
-        longest = log.longest() if log.has_episodes else min(log.longest(), STEPS)
-        return sized_task(name, sizes, max(steps or longest, 1))
-    row = task_named(name) if isinstance(name, str) else custom_task(name)
+def _task(task: str | Env, log: Sequence[Logged], steps: int | None) -> Task:
+    sizes = (log[0].obs.shape[1], log[0].actions.shape[1])
+    if isinstance(task, str) and task.startswith(("machine:", "robot:")):
+        longest = max(len(one.rewards) for one in log)
+        whole = longest if len(log) > 1 else min(longest, STEPS)
+        return sized_task(task, sizes, steps or whole)
+    row = task_named(task) if isinstance(task, str) else custom_task(task)
     expected = row.sizes(row.environment)
     require(
         sizes == expected,
         f"Task {row.name!r} has {expected[0]} observations and {expected[1]} actions; "
         f"the log has {sizes[0]} and {sizes[1]}.",
     )
-    if steps is None:
-        return row
-    return replace(row, environment=replace(row.environment, sim_steps=steps))
+    environment = row.environment
+    if steps is not None:
+        environment = replace(environment, sim_steps=steps * environment.action_repeat)
+    return replace(row, environment=environment)
 
 
-def _bounds(task: Task, log: Log, given: Bounds | None) -> Bounds:
-    """Return what actions of −1 and 1 are in the log, and check that it holds them."""
-    environment, inputs = task.environment, log.actions.shape[1]
-    followed = ~np.r_[log.first[1:], True]  # others are not used, and may be NaN
-    least, most = (log.actions[followed].min(axis=0), log.actions[followed].max(axis=0))
-    bounds = given or log.bounds
-    if bounds is None and environment.low:
-        bounds = (environment.low, environment.high)
-    elif bounds is None and task.name.startswith("machine:"):
-        bounds = (tuple(least.tolist()), tuple(most.tolist()))
-    low, high = bounds or ((-1.0,) * inputs, (1.0,) * inputs)
+def _cut(one: Logged, steps: int) -> list[Logged]:
+    """Cut an episode that is too long; only its last part may be terminated."""
+    count = len(one.rewards)
+    return [
+        Logged(
+            one.obs[first : first + steps + 1],
+            one.actions[first : first + steps],
+            one.rewards[first : first + steps],
+            one.terminated and first + steps >= count,
+        )
+        for first in range(0, count, steps)
+    ]
+
+
+def _bounds(task: Task, log: Sequence[Logged], given: Bounds | None) -> Bounds:
+    """Return what actions of −1 and 1 are in a log, which must not exceed them."""
+    least = np.min([one.actions.min(axis=0) for one in log], axis=0)
+    most = np.max([one.actions.max(axis=0) for one in log], axis=0)
+    low, high = given or (task.environment.low, task.environment.high)
+    if not low and task.name.startswith("machine:"):
+        low, high = tuple(least.tolist()), tuple(most.tolist())
+    low, high = low or (-1.0,) * len(least), high or (1.0,) * len(most)
     require(
-        len(low) == len(high) == inputs and all(map(float.__lt__, low, high)),
-        f"The bounds of {counted(inputs, 'action')} must be {inputs} numbers each, low "
-        f"below high; received low {list(low)} and high {list(high)}. Give them with "
-        "--low and --high (from Python: bounds).",
+        len(low) == len(high) == len(least) and bool(np.all(np.less(low, high))),
+        f"Each of {len(least)} actions needs bounds, low below high; received low "
+        f"{list(low)} and high {list(high)}. Give --low and --high (from Python: "
+        "bounds).",
     )
-    room = 1e-3 * (np.array(high) - low)
-    outside = np.flatnonzero((least < low - room) | (most > high + room))
-    for index in outside[:1]:
+    shares = [scaled(edge, np.array(low), np.array(high)) for edge in (least, most)]
+    for index in np.flatnonzero(np.abs(shares).max(axis=0) > 1.001)[:1]:
         raise InputError(
             f"Action {index} (counted from 0) is from {least[index]:.6g} to "
             f"{most[index]:.6g} in the log, beyond its bounds {low[index]:.6g} to "
             f"{high[index]:.6g}. Is it in another unit? --low and --high (from Python: "
-            "bounds) say what actions of −1 and 1 are in the log's units."
+            "bounds) say what actions of −1 and 1 are in the log."
         )
     return low, high
 
 
-def _updates(
-    config: RunConfig, asked: int | None, transitions: int
-) -> Callable[[int, int], int | None]:
-    """Return how many updates follow the transitions from one number to another.
-
-    None where an agent decides that itself, as it does in a run.
-    """
+def _budget(config: RunConfig, transitions: int) -> int | None:
+    """Return the updates for a log that is too long for one a transition, else None."""
     agent = config.agent
     if isinstance(agent, GPAgentConfig) or agent.learning.when == "step":
-        require(asked is None, f"agent.kind = {agent.kind!r} takes no --updates here.")
-        return lambda before, taken: None
-    total = agent.learning.model_updates * transitions
-    if asked is None and total <= UPDATES:
-        return lambda before, taken: None
-    budget = UPDATES if asked is None else asked
-    share = lambda taken: budget * taken // transitions
-    return lambda before, taken: share(taken) - share(before)
+        return None
+    return UPDATES if agent.learning.model_updates * transitions > UPDATES else None
 
 
-def _require_same(session: Session, parts: Sequence[Part], path: Path) -> None:
+def _require_same(session: Session, parts: Sequence[Logged]) -> None:
     """Refuse to go on in a directory with other episodes than the log's."""
-    newest = session.unlearned
-    done = session.number - (newest is None)
-    if newest is None and 1 <= done <= len(parts):
-        newest = session.memory.episode(done)
-    same = done == 0 or (newest is not None and _equal(newest, parts[done - 1 : done]))
+    done, newest = session.number, session.unlearned
+    if newest is None:
+        done -= 1
+        newest = session.memory.episode(done) if done else None
+    stored = None if newest is None else newest.obs
+    logged = parts[done - 1].obs[:-1] if 0 < done <= len(parts) else None
     require(
-        same,
-        f"{path} holds {counted(done, 'episode')} that are not of this log: choose "
-        "another directory (--out). Session.add_episode adds to any run.",
+        stored is None
+        or (logged is not None and np.array_equal(stored, logged.astype(stored.dtype))),
+        f"{session.directory} holds {counted(done, 'episode')} that are not of this "
+        "log: choose another directory (--out). Session.add_episode adds to any run.",
     )
-
-
-def _equal(episode: Episode, parts: Sequence[Part]) -> bool:
-    obs = parts[0].obs.astype(episode.obs.dtype) if parts else None
-    return np.array_equal(episode.obs, [] if obs is None else obs[:-1])
