@@ -54,7 +54,7 @@ def log(path: Path) -> list[Logged]:
 
 def imported(log: list[Logged], out: Path, **changes: Any) -> None:
     options: dict[str, Any] = {"method": "sac", "settings": SETTINGS, "warn": ignore}
-    import_log(log, out, bounds=((0.0,), (10.0,)), **{**options, **changes})
+    import_log(log, out, **{"bounds": ((0.0,), (10.0,)), **options, **changes})
 
 
 def test_episodes_of_unequal_lengths(log: list[Logged]) -> None:
@@ -202,7 +202,7 @@ def test_a_log_alone_is_analysed(
     printed = capsys.readouterr().out
     assert "160 transitions" in printed and "MB" in printed
     rows = read_records(run / "episodes.jsonl")
-    assert len(audit(rows, 2).predicted) == 18  # learning begins with 8 transitions
+    assert len(audit(rows, 2).predicted) == 19  # learning begins with 8 transitions
     for command in (["theory", "audit"], ["theory", "recommend"], ["health"]):
         assert main([*command, str(run)]) == 0
     assert "too early" not in capsys.readouterr().out
