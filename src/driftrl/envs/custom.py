@@ -302,17 +302,28 @@ class Place(dict[str, int]):
 
     was_read = False
 
+    def __getitem__(self, name: str) -> Any:
+        self.was_read = True
+        return super().__getitem__(name)
 
-def _noting(name: str) -> Callable[..., Any]:
-    def read(place: Place, *arguments: Any) -> Any:
-        place.was_read = True
-        return getattr(dict, name)(place, *arguments)
+    def __contains__(self, name: object) -> bool:
+        self.was_read = True
+        return super().__contains__(name)
 
-    return read
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, or the default."""
+        self.was_read = True
+        return super().get(name, default)
 
+    def keys(self) -> Any:
+        """Return the names; ``dict(options)`` and ``**options`` ask for them."""
+        self.was_read = True
+        return super().keys()
 
-for _name in ("__getitem__", "__iter__", "__contains__", "get", "keys", "items"):
-    setattr(Place, _name, _noting(_name))
+    def items(self) -> Any:
+        """Return names and values."""
+        self.was_read = True
+        return super().items()
 
 
 class GymPlant(Plant):
