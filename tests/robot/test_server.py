@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -23,6 +23,7 @@ from driftrl.robot.protocol import (
 )
 from driftrl.robot.safety import Bound
 from driftrl.robot.timing import Timing
+from driftrl.training.learner import Learner
 from driftrl.training.loop import collect
 
 Serve = Callable[..., Any]
@@ -255,17 +256,20 @@ def test_a_learner_records_what_was_applied(serve: Serve, connect: Connect) -> N
     served = serve(rate=0.5)
     recorded: list[float] = []
 
-    class Pushing:
+    class Pushing(Learner):
+        def __init__(self) -> None:
+            pass
+
         def begin_episode(self) -> int:
             return 1
 
         def act(self, obs: np.ndarray) -> np.ndarray:
             return np.ones(1)
 
-        def observe(self, *outcome: Any, action: np.ndarray) -> None:
+        def observe(self, *outcome: Any, action: Any = None) -> None:
             recorded.extend(action)
 
-    collect(cast(Any, Pushing()), connect(served.address), seed=1)
+    collect(Pushing(), connect(served.address), seed=1)
     assert recorded == [0.25, 0.75, 1.0, 1.0, 1.0, 1.0]
     assert served.machine.actions[:6] == recorded
 
