@@ -266,7 +266,7 @@ def test_a_learner_records_what_was_applied(serve: Serve, connect: Connect) -> N
         def act(self, obs: np.ndarray) -> np.ndarray:
             return np.ones(1)
 
-        def observe(self, *outcome: Any, action: Any = None) -> None:
+        def observe(self, *outcome: Any, action: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             recorded.extend(action)
 
     collect(Pushing(), connect(served.address), seed=1)
