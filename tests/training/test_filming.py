@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,13 +57,13 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, episode: int, step: int) -> None:
     honest, taken = Learner.observe, []
 
     def observe(
-        self: Learner, obs: np.ndarray, reward: float, terminated: bool, truncated: bool
+        self: Learner, obs: np.ndarray, reward: float, *over: bool, action: Any = None
     ) -> None:
         if self.number == episode:
             taken.append(reward)
         if len(taken) == step:
             raise KeyboardInterrupt
-        honest(self, obs, reward, terminated, truncated)
+        honest(self, obs, reward, *over, action=action)
 
     monkeypatch.setattr(Learner, "observe", observe)
 
