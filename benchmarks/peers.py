@@ -102,7 +102,7 @@ def config_of(method: str, case: Case) -> RunConfig:
     study = read_study(find_study("mujoco_decay_rates"), "laptop")
     settings = merged(study.presets["laptop"], TASKS[case.task])
     # Episodes that end early are more.
-    episodes = case.episodes * (10 if TASKS[case.task] else 1)
+    episodes = case.episodes * (30 if TASKS[case.task] else 1)
     changes = {"drift": DRIFTS[case.drift], "seed": case.seed, "episodes": episodes}
     return driftrl.configure(case.task, method, settings | changes)
 
