@@ -75,11 +75,9 @@ def main(
         separator=separator,
         skip_gaps=skip_gaps,
     )
-    transitions, took = (
-        sum(len(one.rewards) for one in rows),
-        time.monotonic() - started,
-    )
-    print(f"Read {transitions:,} transitions in {duration(took)}.", flush=True)
+    transitions = sum(len(episode.rewards) for episode in rows)
+    took = duration(time.monotonic() - started)
+    print(f"Read {transitions:,} transitions in {took}.", flush=True)
 
     def show(record: EpisodeRecord, episodes: int) -> None:
         printers[:] = printers or [episode_printer(episodes)]

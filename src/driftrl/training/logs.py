@@ -92,9 +92,9 @@ def read_log(  # noqa: PLR0913 - a column each
         name = names[int(np.argmax(missing[row]))]
         raise InputError(
             f"Line {row + 2} of {source} has {text[name][row] or ''!r} in column "
-            f"{name!r}, where a number is needed; {counted(int(gaps.sum()), 'row')} of "
-            "the log lack one. Correct them, or leave them out: --skip-gaps (from "
-            "Python: skip_gaps=True) cuts episodes there."
+            f"{name!r}, where a number is needed (rows like that: {int(gaps.sum())}). "
+            "Correct them, or leave them out: --skip-gaps (from Python: "
+            "skip_gaps=True) cuts episodes there."
         )
     piece = np.cumsum(begins | gaps)[~gaps]
     seen, done, earned = np.split(matrix[~gaps], [len(obs), len(names) - 1], axis=1)
@@ -143,8 +143,13 @@ def _read_minari(name: str) -> list[Logged]:
             f"Observations and actions of {name!r} must be vectors, received {space}.",
         )
     return [
-        Logged(one.observations, one.actions, one.rewards, bool(one.terminations[-1]))
-        for one in data.iterate_episodes()
+        Logged(
+            episode.observations,
+            episode.actions,
+            episode.rewards,
+            bool(episode.terminations[-1]),
+        )
+        for episode in data.iterate_episodes()
     ]
 
 
@@ -188,7 +193,9 @@ def import_log(  # noqa: PLR0913 - every argument but two is optional
     if is_machine:  # nothing else knows them
         row = replace(row, environment=replace(row.environment, low=low, high=high))
     config = configure(row, method, settings)
-    parts = [part for one in log for part in _cut(one, config.environment.steps)]
+    parts = [
+        part for episode in log for part in _cut(episode, config.environment.steps)
+    ]
     more = row.episodes if is_machine else 0
     asked = (settings or {}).get("episodes", 0)
     config = replace(config, episodes=max(len(parts) + more, asked))
@@ -214,7 +221,7 @@ def import_log(  # noqa: PLR0913 - every argument but two is optional
 def _task(task: str | Env, log: Sequence[Logged], steps: int | None) -> Task:
     sizes = (log[0].obs.shape[1], log[0].actions.shape[1])
     if isinstance(task, str) and task.startswith(("machine:", "robot:")):
-        longest = max(len(one.rewards) for one in log)
+        longest = max(len(episode.rewards) for episode in log)
         whole = longest if len(log) > 1 else min(longest, STEPS)
         return sized_task(task, sizes, steps or whole)
     row = task_named(task) if isinstance(task, str) else custom_task(task)
@@ -230,15 +237,15 @@ def _task(task: str | Env, log: Sequence[Logged], steps: int | None) -> Task:
     return replace(row, environment=environment)
 
 
-def _cut(one: Logged, steps: int) -> list[Logged]:
+def _cut(episode: Logged, steps: int) -> list[Logged]:
     """Cut an episode that is too long; only its last part may be terminated."""
-    count = len(one.rewards)
+    count = len(episode.rewards)
     return [
         Logged(
-            one.obs[first : first + steps + 1],
-            one.actions[first : first + steps],
-            one.rewards[first : first + steps],
-            one.terminated and first + steps >= count,
+            episode.obs[first : first + steps + 1],
+            episode.actions[first : first + steps],
+            episode.rewards[first : first + steps],
+            episode.terminated and first + steps >= count,
         )
         for first in range(0, count, steps)
     ]
@@ -246,8 +253,8 @@ def _cut(one: Logged, steps: int) -> list[Logged]:
 
 def _bounds(task: Task, log: Sequence[Logged], given: Bounds | None) -> Bounds:
     """Return what actions of −1 and 1 are in a log, which must not exceed them."""
-    least = np.min([one.actions.min(axis=0) for one in log], axis=0)
-    most = np.max([one.actions.max(axis=0) for one in log], axis=0)
+    least = np.min([episode.actions.min(axis=0) for episode in log], axis=0)
+    most = np.max([episode.actions.max(axis=0) for episode in log], axis=0)
     low, high = given or (task.environment.low, task.environment.high)
     if not low and task.name.startswith("machine:"):
         low, high = tuple(least.tolist()), tuple(most.tolist())
