@@ -1,7 +1,7 @@
-"""The newest policy of a run as a file that a robot evaluates with NumPy alone.
+"""The newest policy and model of a run as files that NumPy alone evaluates.
 
-Only the policy's network is read, from the arrays of a checkpoint: neither the agent
-nor the machine that it was learned on has to be built again.
+Only the networks are read, from the arrays of a checkpoint: neither the agent nor the
+machine that it was learned on has to be built again.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,23 @@ from pathlib import Path
 
 import numpy as np
 
-from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.agents.base import interval_scale
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
 from driftrl.errors import InputError, require
-from driftrl.exported import Policy, PolicyError, to_bytes
+from driftrl.exported import Model, Policy, PolicyError, bounded, to_bytes
 from driftrl.io import write_atomically
+from driftrl.models.ensemble import ASSUMED_NOISE
+from driftrl.onnx_export import to_onnx
+from driftrl.records import readable_records
 from driftrl.training.checkpoint import load_arrays, newest
 from driftrl.training.run_directory import read_config
 
+Arrays = Mapping[str, np.ndarray]
 Bounds = tuple[np.ndarray, np.ndarray]
 Layers = tuple[np.ndarray, ...]
+_FORMATS = {".npz": to_bytes, ".onnx": to_onnx}
 
 
 def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
@@ -28,14 +34,67 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
     The run may be under way; it is only read.  ``bounds`` are what actions of −1 and 1
     command, by default those that the run has recorded.
     """
+    config, agent, arrays, episodes = _learned(directory, to, "policy")
+    repeat = config.environment.action_repeat
+    if "best_actor.layers.0.bias" in arrays:
+        layers = mode_layers(*_layers(arrays, "best_actor"))
+    elif isinstance(agent, EnsembleAgentConfig) and agent.policy_gradient == "model":
+        weights, biases = mode_layers(*_layers(arrays, "average_actor"))
+        layers = plain_inputs(weights, biases, arrays)
+    else:
+        layers = mode_layers(*_layers(arrays, "policy.actor"))
+    low, high = bounds or machine_bounds(config) or (None, None)
+    try:
+        activation = agent.sac.activation
+        policy = Policy(config.task, episodes, *layers, low, high, repeat, activation)
+    except PolicyError as error:
+        raise InputError(f"{directory} can't be exported. {error}") from error
+    write_atomically(to, _FORMATS[to.suffix](policy))
+    return policy
+
+
+def export_model(directory: Path, to: Path) -> Model:
+    """Write the newest model of a run to a file, .npz or .onnx, and return it."""
+    config, agent, arrays, episodes = _learned(directory, to, "model")
+    if isinstance(agent, SACAgentConfig):
+        raise InputError(f"The run in {directory} has agent.kind = 'sac', no model.")
+    weights, biases = plain_inputs(*_layers(arrays, "model.members"), arrays)
+    mean, spread = (
+        arrays[f"model.statistics.output_{name}"].astype(np.float64)
+        for name in ("mean", "std")
+    )
+    # In an output's own units; a log σ behind them stays in units of the spread.
+    unit, shift = np.ones(biases[-1].shape[1]), np.zeros(biases[-1].shape[1])
+    unit[: len(spread)], shift[: len(spread)] = spread, mean
+    weights = (*weights[:-1], weights[-1] * unit)
+    biases = (*biases[:-1], biases[-1] * unit + shift)
+    noise = None
+    if (log_std := arrays.get("model.members.log_std")) is not None:
+        deviation = np.exp(bounded(log_std.astype(np.float64)))
+        noise = spread * np.sqrt(np.mean(deviation**2, axis=0))
+    elif len(unit) == len(spread):
+        noise = ASSUMED_NOISE * spread
+    rows, _ = readable_records(directory / "episodes.jsonl")
+    scale = interval_scale([row.error_quantile for row in rows[:episodes]])
+    repeat = config.environment.action_repeat
+    made = (config.task, episodes, weights, biases, spread, noise, scale, repeat)
+    model = Model(*made)
+    write_atomically(to, _FORMATS[to.suffix](model))
+    return model
+
+
+def _learned(
+    directory: Path, to: Path, what: str
+) -> tuple[RunConfig, EnsembleAgentConfig | SACAgentConfig, Arrays, int]:
+    """Return settings, agent, arrays and episodes of a run that has learned."""
     formats = " or ".join(_FORMATS)
-    require(to.suffix in _FORMATS, f"--to must end in {formats}, received {to}.")
+    require(to.suffix in _FORMATS, f"The {what} goes to {formats}, received {to}.")
     require(to.parent.is_dir(), f"There is no directory {to.parent}; make it first.")
     config = read_config(directory)
     if isinstance(config.agent, GPAgentConfig):
         raise InputError(
             f"The run in {directory} has agent.kind = 'gp', which plans every action "
-            "and has no policy network to export; run 'ensemble' or 'sac'."
+            "with its data and has no networks to export; run 'ensemble' or 'sac'."
         )
     arrays, episodes = newest(directory, load_arrays)
     require(
@@ -45,47 +104,40 @@ def export(directory: Path, to: Path, bounds: Bounds | None = None) -> Policy:
         f"{config.agent.learning.learning_starts} transitions "
         "(agent.learning.learning_starts). Let the run go on.",
     )
-    agent, repeat = config.agent, config.environment.action_repeat
-    if isinstance(agent, EnsembleAgentConfig) and agent.policy_gradient == "model":
-        layers = plain_inputs(*actor_layers(arrays, "average_actor"), arrays)
-    else:
-        layers = actor_layers(arrays)
-    low, high = bounds or machine_bounds(config) or (None, None)
-    try:
-        activation = config.agent.sac.activation
-        policy = Policy(config.task, episodes, *layers, low, high, repeat, activation)
-    except PolicyError as error:
-        raise InputError(f"{directory} can't be exported. {error}") from error
-    write_atomically(to, _FORMATS[to.suffix](policy))
-    return policy
+    return config, config.agent, arrays, episodes
 
 
-def actor_layers(
-    arrays: Mapping[str, np.ndarray], actor: str = "policy.actor"
-) -> tuple[Layers, Layers]:
-    """Return the weights and biases of the policy's mode, by a checkpoint's arrays.
+def _layers(arrays: Arrays, network: str) -> tuple[Layers, Layers]:
+    """Return the weights and biases of a network, by a checkpoint's arrays."""
+    name = network + ".layers.{}.{}"
+    count = sum(name.format(n, "bias") in arrays for n in range(len(arrays)))
+    weights, biases = (
+        tuple(arrays[name.format(n, part)].astype(np.float64) for n in range(count))
+        for part in ("weight", "bias")
+    )
+    return weights, biases
+
+
+def mode_layers(weights: Layers, biases: Layers) -> tuple[Layers, Layers]:
+    """Return the layers that give a policy's mode, before tanh.
 
     The network's outputs are μ, then log σ; the mode tanh(μ) needs the first half.
     """
-    name = actor + ".layers.{}.{}"
-    count = sum(name.format(n, "bias") in arrays for n in range(len(arrays)))
-    weights = [arrays[name.format(n, "weight")] for n in range(count)]
-    biases = [arrays[name.format(n, "bias")] for n in range(count)]
     actions = len(biases[-1]) // 2
-    weights[-1], biases[-1] = weights[-1][:, :actions], biases[-1][:actions]
-    return tuple(weights), tuple(biases)
+    last = weights[-1][:, :actions], biases[-1][:actions]
+    return (*weights[:-1], last[0]), (*biases[:-1], last[1])
 
 
 def plain_inputs(
-    weights: Layers, biases: Layers, arrays: Mapping[str, np.ndarray]
+    weights: Layers, biases: Layers, arrays: Arrays
 ) -> tuple[Layers, Layers]:
-    """Return layers that take an observation as it is, not a normalised one."""
+    """Return layers that take their first inputs as they are, not normalised."""
     mean, std = (
-        arrays[f"model.statistics.input_{name}"][: len(weights[0])].astype(np.float64)
+        arrays[f"model.statistics.input_{name}"][: weights[0].shape[-2]]
         for name in ("mean", "std")
     )
-    first = weights[0] / std[:, None]
-    bias = biases[0] - mean @ first
+    first = weights[0] / std[:, None].astype(np.float64)
+    bias = biases[0] - mean.astype(np.float64) @ first
     return (first, *weights[1:]), (bias, *biases[1:])
 
 
@@ -96,53 +148,3 @@ def machine_bounds(config: RunConfig) -> Bounds | None:
     """
     low, high = config.environment.low, config.environment.high
     return (np.array(low), np.array(high)) if low and high else None
-
-
-def to_onnx(policy: Policy) -> bytes:
-    """Return a policy as a model of ONNX, from ``obs`` to ``action`` in [−1, 1].
-
-    What else a policy knows is in the model's properties, as text.
-    """
-    try:
-        from onnx import TensorProto, checker, helper, numpy_helper
-    except ModuleNotFoundError:
-        raise InputError(
-            "Files of ONNX need the extra 'onnx': pip install 'driftrl[onnx]'."
-        ) from None
-    nodes, constants, flow = [], [], "obs"
-    for n, layer in enumerate(zip(policy.weights, policy.biases, strict=True)):
-        constants += [
-            numpy_helper.from_array(np.asarray(array, np.float32), f"{name}_{n}")
-            for name, array in zip(("weight", "bias"), layer, strict=True)
-        ]
-        last = n == len(policy.weights) - 1
-        nodes += [
-            helper.make_node("MatMul", [flow, f"weight_{n}"], [f"product_{n}"]),
-            helper.make_node("Add", [f"product_{n}", f"bias_{n}"], [f"sum_{n}"]),
-        ]
-        flow = "action" if last else f"layer_{n}"
-        if last or policy.activation == "relu":
-            kind = "Tanh" if last else "Relu"
-            nodes.append(helper.make_node(kind, [f"sum_{n}"], [flow]))
-        else:
-            nodes += [
-                helper.make_node("Sigmoid", [f"sum_{n}"], [f"share_{n}"]),
-                helper.make_node("Mul", [f"sum_{n}", f"share_{n}"], [flow]),
-            ]
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [size])
-        for name, size in (("obs", policy.sizes[0]), ("action", policy.sizes[-1]))
-    ]
-    graph = helper.make_graph(nodes, "policy", ends[:1], ends[1:], constants)
-    # Every runtime since 2022 knows these versions.
-    versions = {"opset_imports": [helper.make_opsetid("", 17)], "ir_version": 8}
-    model = helper.make_model(graph, producer_name="driftrl", **versions)
-    known = {name: getattr(policy, name) for name in ("task", "episode", "repeat")}
-    if policy.low is not None and policy.high is not None:
-        known |= {"low": policy.low.tolist(), "high": policy.high.tolist()}
-    helper.set_model_props(model, {name: str(value) for name, value in known.items()})
-    checker.check_model(model)
-    return model.SerializeToString()
-
-
-_FORMATS = {".npz": to_bytes, ".onnx": to_onnx}

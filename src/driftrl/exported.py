@@ -1,13 +1,14 @@
-"""A policy that driftrl has learned, evaluated with NumPy alone.
+"""A policy and a model that driftrl has learned, evaluated with NumPy alone.
 
-This file stands by itself: copy it to the robot, beside the policy that
-``driftrl export RUN --to policy.npz`` has written.  There it is::
+This file stands by itself: copy it to the robot, beside what
+``driftrl export RUN --to policy.npz --model model.npz`` has written.  There it is::
 
-    from exported import load_policy
+    from exported import load_model, load_policy
 
     policy = load_policy("policy.npz")
     action = policy(observation)  # in [−1, 1]
     command = policy.command(observation)  # in the machine's own units
+    prediction = load_model("model.npz")(observation, action)
 """
 
 import io
@@ -15,7 +16,7 @@ import zipfile
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +31,12 @@ _ACTIVATIONS = {
 }
 
 
+# Bounds of a model's log σ, in units of the spread of an output: see ``bounded``.
+LOG_STD_RANGE = (np.log(1e-3), np.log(10.0))
+
+
 class PolicyError(ValueError):
-    """A file is no policy, or what is observed or asked for does not fit it."""
+    """A file is no policy or model, or what is observed or asked for does not fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,55 +97,140 @@ class Policy:
         return np.clip(self.low + share * (self.high - self.low), self.low, self.high)
 
 
+class Prediction(NamedTuple):
+    """What a model expects of one transition, or of many: then every array has rows."""
+
+    next_obs: np.ndarray
+    """The expected next observation μ."""
+    reward: np.ndarray
+    """The expected reward."""
+    epistemic_std: np.ndarray
+    """σ of every observed number: how much the members of the ensemble disagree."""
+    noise_std: np.ndarray
+    """σ of the noise of every observed number, as far as it was learned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The dynamics and the reward as an ensemble of networks, with SiLU between layers.
+
+    Both σ are multiplied by ``scale``, with which μ ± 2·√(σ² + σ_noise²) has held about
+    95 % of the run's latest episodes before they were learned.
+    """
+
+    task: str
+    """What it was learned on."""
+    episode: int
+    """Episodes learned from when it was exported."""
+    weights: tuple[np.ndarray, ...]
+    """W of every layer, members × inputs × outputs; inputs are (obs, action)."""
+    biases: tuple[np.ndarray, ...]
+    """b of every layer, members × outputs; outputs are (change of obs, reward)."""
+    spread: np.ndarray
+    """Unit of every output's noise."""
+    noise: np.ndarray | None = None
+    """The noise, if it is the same everywhere; None: the last layer gives log σ too."""
+    scale: float = 1.0
+    """Factor of σ."""
+    repeat: int = 1
+    """Steps of the machine for which one action is held, as while it was learned."""
+
+    def __call__(self, obs: Any, action: Any) -> Prediction:
+        """Predict from one observation and one action in [−1, 1], or rows of both."""
+        obs, action = np.asarray(obs, np.float64), np.asarray(action, np.float64)
+        states = len(self.spread) - 1
+        sizes = (states, self.weights[0].shape[1] - states)
+        if (obs.shape[-1:], action.shape[-1:]) != ((sizes[0],), (sizes[1],)):
+            raise PolicyError(
+                f"This model takes {sizes[0]} observed numbers and {sizes[1]} actions, "
+                f"received arrays of shapes {obs.shape} and {action.shape}."
+            )
+        x = np.concatenate([obs, action], axis=-1)[..., None, None, :]
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = _ACTIVATIONS["silu"](x @ weight + bias[:, None])
+        made = (x @ self.weights[-1] + self.biases[-1][:, None])[..., 0, :]
+        means, free = made[..., : states + 1], made[..., states + 1 :]
+        centre, noise = means.mean(axis=-2), self.noise
+        if noise is None:
+            deviation = np.exp(bounded(free))
+            noise = self.spread * np.sqrt(np.mean(deviation**2, axis=-2))
+        return Prediction(
+            next_obs=obs + centre[..., :-1],
+            reward=centre[..., -1],
+            epistemic_std=self.scale * means.std(axis=-2)[..., :-1],
+            noise_std=np.broadcast_to(self.scale * noise[..., :-1], obs.shape),
+        )
+
+
+def bounded(free: np.ndarray) -> np.ndarray:
+    """Return log σ within its bounds l and h: l + softplus(h − softplus(h − s) − l)."""
+    low, high = LOG_STD_RANGE
+    below = high - np.logaddexp(0.0, high - free)
+    return low + np.logaddexp(0.0, below - low)
+
+
 def load_policy(path: str | Path) -> Policy:
     """Read a policy that ``driftrl export`` has written; ``PolicyError`` if it's none.
 
     A file that can't be read is an ``OSError``.
     """
-    data = Path(path).read_bytes()
+    return _load(Path(path), Policy)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model that ``driftrl export`` has written; see ``load_policy``."""
+    return _load(Path(path), Model)
+
+
+def to_bytes(learned: Policy | Model) -> bytes:
+    """Return the content of the file that ``load_policy`` or ``load_model`` reads."""
+    fields = dict(vars(learned))
+    layers = zip(fields.pop("weights"), fields.pop("biases"), strict=True)
+    arrays: dict[str, Any] = {"version": VERSION, "layers": len(learned.weights)}
+    arrays |= {name: value for name, value in fields.items() if value is not None}
+    for number, pair in enumerate(layers):
+        arrays |= zip((f"weight_{number}", f"bias_{number}"), pair, strict=True)
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def _load(path: Path, kind: Any) -> Any:
+    data = path.read_bytes()
     try:
         stored = _arrays(data)
-        if stored["version"] != VERSION:
-            known = f"this reader knows format {VERSION}"
-            raise ValueError(f"it has format {stored['version']}, and {known}")
-        layers = range(int(stored["layers"]))
-        return Policy(
-            task=str(stored["task"]),
-            episode=int(stored["episode"]),
-            weights=tuple(stored[f"weight_{n}"].astype(np.float64) for n in layers),
-            biases=tuple(stored[f"bias_{n}"].astype(np.float64) for n in layers),
-            low=stored.get("low"),
-            high=stored.get("high"),
-            repeat=int(stored["repeat"]),
-            activation=str(stored["activation"]),
-        )
+        if (version := stored.pop("version")) != VERSION:
+            raise ValueError(f"it has format {version}, and this reader {VERSION}")
+        layers = range(int(stored.pop("layers")))
+        fields: dict[str, Any] = {
+            name: array if array.ndim else array.item()
+            for name, array in stored.items()
+            if not name.startswith(("weight_", "bias_"))
+        }
+        for part, name in (("weights", "weight"), ("biases", "bias")):
+            arrays = [stored[f"{name}_{n}"].astype(np.float64) for n in layers]
+            fields[part] = tuple(arrays)
+        learned = kind(**fields)
+        if isinstance(learned, Model):
+            _try(learned)
+        return learned
     # Whatever a damaged archive makes zipfile and NumPy raise: of a dozen kinds.
     except Exception as error:
         missing = "it has no " if isinstance(error, KeyError) else ""
         reason = missing + (str(error).strip(" .") or type(error).__name__)
         raise PolicyError(
-            f"{path} is no policy of driftrl, or it is damaged ({reason}); export it "
-            "again."
+            f"{path} is no {kind.__name__.lower()} of driftrl, or it is damaged "
+            f"({reason}); export it again."
         ) from error
 
 
-def to_bytes(policy: Policy) -> bytes:
-    """Return the content of the file that ``load_policy`` reads."""
-    arrays: dict[str, Any] = {
-        "version": np.int64(VERSION),
-        "task": np.str_(policy.task),
-        "episode": np.int64(policy.episode),
-        "layers": np.int64(len(policy.weights)),
-        "repeat": np.int64(policy.repeat),
-        "activation": np.str_(policy.activation),
-    }
-    for number, pair in enumerate(zip(policy.weights, policy.biases, strict=True)):
-        arrays |= zip((f"weight_{number}", f"bias_{number}"), pair, strict=True)
-    if policy.low is not None and policy.high is not None:
-        arrays |= {"low": policy.low, "high": policy.high}
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    return content.getvalue()
+def _try(model: Model) -> None:
+    states = len(model.spread) - 1
+    made = model(np.zeros(states), np.zeros(model.weights[0].shape[1] - states))
+    if not all(np.isfinite(part).all() for part in made):
+        raise ValueError("some of its numbers are not finite")
+    if made.epistemic_std.shape != (states,):
+        raise ValueError("its layers do not fit one another")
 
 
 def _arrays(data: bytes) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.factories import record
 
 import driftrl
 from driftrl.agents.model_based import ModelBasedAgent
@@ -20,15 +21,14 @@ from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.custom import GymPlant, custom_task, task_of
 from driftrl.envs.tasks import configure
-from driftrl.export import (
-    actor_layers,
-    machine_bounds,
-    to_onnx,
-)
-from driftrl.exported import Policy, load_policy
+from driftrl.export import export_model, machine_bounds, mode_layers
+from driftrl.exported import Policy, PolicyError, load_model, load_policy
 from driftrl.memory.forgetting import Decision
+from driftrl.models import ensemble
+from driftrl.onnx_export import to_onnx
+from driftrl.records import encode_record
 from driftrl.training.assembly import make_agent
-from driftrl.training.checkpoint import flatten, save_checkpoint
+from driftrl.training.checkpoint import save_checkpoint
 from driftrl.training.run_directory import read_config
 from driftrl.video import newest_policy
 
@@ -55,7 +55,10 @@ def deep_policy(kind: type, states: int, actions: int, *hidden: int) -> ActorPol
 
 
 def exported(policy: ActorPolicy) -> Policy:
-    return Policy("t", 1, *actor_layers(flatten({"policy": {"actor": policy.actor}})))
+    layers = policy.actor.layers
+    weights = tuple(np.asarray(layer.weight) for layer in layers)
+    biases = tuple(np.asarray(layer.bias) for layer in layers)
+    return Policy("t", 1, *mode_layers(weights, biases))
 
 
 def observations(states: int) -> np.ndarray:
@@ -257,3 +260,86 @@ def test_onnx_does_the_same() -> None:
         "low": "[0.0, -2.0]",
         "high": "[5.0, 2.0]",
     }
+
+
+# ---- the model -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["mse", "homoscedastic", "likelihood"])
+def test_the_model_predicts_what_the_ensemble_does(loss: str, tmp_path: Path) -> None:
+    """In NumPy and in ONNX, of one transition and of rows, with σ scaled."""
+    model = {"members": 3, "hidden": [16, 8], "loss": loss}
+    changes = {"agent": {"sac": {"hidden": [8]}, "model": model}}
+    config = configure("pendulum-decay", "sombrl", changes)
+    rng = np.random.default_rng(3)
+    directory = stored(config, tmp_path / "run", updates=5)
+    agent: Any = make_agent(config)
+    state = agent.initial_state(key=KEY)
+    draw = lambda leaf: (
+        leaf + jnp.asarray(0.3 * rng.normal(size=leaf.shape), leaf.dtype)
+    )
+    positive = lambda size: jnp.asarray(rng.uniform(0.5, 2.0, size), jnp.float32)
+    statistics = ensemble.Statistics(positive(4), positive(4), positive(4), positive(4))
+    believed = dataclasses.replace(
+        state.model,
+        members=jax.tree.map(draw, state.model.members),
+        statistics=statistics,
+    )
+    policy = dataclasses.replace(
+        state.policy, updates=jnp.asarray(5, state.policy.updates.dtype)
+    )
+    state = dataclasses.replace(state, model=believed, policy=policy)
+    save_checkpoint(directory / "checkpoint", 2, state, Decision(1))
+    rows = [record(n, error_quantile=3.0) for n in (1, 2)]
+    (directory / "episodes.jsonl").write_text(
+        "".join(encode_record(row) + "\n" for row in rows)
+    )
+    scale = (0.1 + 1.5 * 1.7) / (0.1 + 1.7)  # the newest weighs 1, the other 0.7
+
+    assert main(["export", str(directory), "--model", str(tmp_path / "m.npz")]) == 0
+    made = load_model(tmp_path / "m.npz")
+    assert made.scale == pytest.approx(scale)
+    obs, actions = rng.normal(size=(50, 3)), rng.uniform(-1, 1, size=(50, 1))
+    expected = ensemble.predict_batch(
+        believed, jnp.asarray(obs, jnp.float32), jnp.asarray(actions, jnp.float32)
+    )
+    parts = (
+        expected.mean,
+        expected.reward,
+        scale * np.asarray(expected.epistemic_std)[:, :-1],
+        scale * np.asarray(expected.aleatoric_std)[:, :-1],
+    )
+    for found, one, truth in zip(
+        made(obs, actions), made(obs[0], actions[0]), parts, strict=True
+    ):
+        np.testing.assert_allclose(found, truth, rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(one, found[0], rtol=1e-12)
+    assert np.asarray(parts[2]).min() > 0.01  # the members do disagree
+
+    runtime = pytest.importorskip("onnxruntime")
+    export_model(directory, tmp_path / "m.onnx")
+    session = runtime.InferenceSession(
+        (tmp_path / "m.onnx").read_bytes(), providers=["CPUExecutionProvider"]
+    )
+    given = {"obs": obs.astype(np.float32), "action": actions.astype(np.float32)}
+    names = ["next_obs", "reward", "epistemic_std", "noise_std"]
+    for found, truth in zip(session.run(names, given), parts, strict=True):
+        shaped = np.reshape(truth, found.shape)
+        np.testing.assert_allclose(found, shaped, rtol=2e-5, atol=2e-5)
+
+
+def test_a_model_that_does_not_fit(copy: Path, tmp_path: Path) -> None:
+    if "sac" in read_config(copy).agent.kind:
+        assert main(["export", str(copy), "--model", str(tmp_path / "m.npz")]) == 2
+        return
+    (copy / "episodes.jsonl").write_text(encode_record(record(1)) + "\n")
+    assert main(["export", str(copy)]) == 2
+    assert main(["export", str(copy), "--model", str(tmp_path / "m.npz")]) == 0
+    model = load_model(tmp_path / "m.npz")
+    with pytest.raises(PolicyError, match="3 observed numbers and 1 actions"):
+        model(np.zeros(2), np.zeros(1))
+    with pytest.raises(PolicyError, match="no policy"):
+        load_policy(tmp_path / "m.npz")
+    export(copy, tmp_path / "p.npz")
+    with pytest.raises(PolicyError, match="no model"):
+        load_model(tmp_path / "p.npz")
