@@ -71,6 +71,7 @@ def page_script(page: str, directory: Path, *, with_shell: bool = False) -> str:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) < 80
+    shutil.copy(path.parent / "my_machine.py", tmp_path)
     assert run(path.read_text(), tmp_path).strip()
 
 
