@@ -12,6 +12,7 @@ from jaxtyping import Array
 
 from driftrl.agents import model_gradient, sac
 from driftrl.agents.model_gradient import Drawn, World
+from driftrl.agents.replay import Batch
 from driftrl.agents.rollouts import Termination, never_terminates
 from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig, ImaginationConfig, SACConfig
@@ -19,7 +20,7 @@ from driftrl.config.deep import EnsembleAgentConfig, ImaginationConfig, SACConfi
 STEPS = 2
 CONFIG = EnsembleAgentConfig(
     policy_gradient="model",
-    imagination=ImaginationConfig(horizon=STEPS),
+    imagination=ImaginationConfig(horizon=STEPS, collected=True),
     sac=SACConfig(
         hidden=(8, 8),
         critics=3,
@@ -31,6 +32,13 @@ CONFIG = EnsembleAgentConfig(
     ),
 )
 START = jnp.asarray([[0.4, -1.0], [2.0, 0.3], [-0.6, 0.1]], jnp.float32)
+COLLECTED = Batch(
+    obs=START - 0.5,
+    actions=jnp.asarray([[0.3], [-0.8], [0.1]], jnp.float32),
+    rewards=jnp.asarray([1.0, -2.0, 0.5], jnp.float32),
+    next_obs=START,
+    terminated=jnp.asarray([0.0, 1.0, 0.0], jnp.float32),
+)
 KEY = jax.random.key(3)
 NOISE = jax.random.normal(KEY, (STEPS + 1, len(START), 1))
 
@@ -122,23 +130,51 @@ def test_loss_target_and_gradient_by_hand(
     @jax.jit
     def both(actor: Any) -> tuple[Any, ...]:
         where, drawn = world(ends=ends), Drawn(NOISE, jnp.asarray(2))
-        _, metrics, _ = model_gradient.update(state, where, START, CONFIG, drawn)
+        given = (state, where, COLLECTED, START, CONFIG, drawn)
+        _, metrics, _ = model_gradient.update(*given)
         hand = lambda actor: by_hand(state, actor, ends, 0.7)
         slope = jax.grad(lambda actor: -hand(actor)[0].mean())(actor)
         return metrics, dict(seen), hand(actor), slope
 
     metrics, seen, (value, target), expected = both(state.actor)
     np.testing.assert_allclose(metrics.actor_loss, -value.mean(), rtol=1e-5)
-    np.testing.assert_allclose(seen["target"], target, rtol=1e-5)
     first = [
         sac.policy(state.actor, (obs - 0.5) / 2.0).sample(NOISE[0, row])[1]
         for row, obs in enumerate(START)
     ]
+    # r + λ·(1 + a) and, unless it ended there, what follows from START.
+    follows = 0.9 * np.asarray([1.0, 0.0, 1.0]) * (target - 0.3 * np.asarray(first))
+    collected = np.asarray([1.0, -2.0, 0.5]) + 0.7 * np.asarray([1.3, 0.2, 1.1])
+    collected = collected + follows
+    np.testing.assert_allclose(
+        seen["target"], np.concatenate([target, collected]), rtol=1e-5
+    )
     np.testing.assert_allclose(metrics.entropy, -np.mean(first), rtol=1e-5)
     for got, wanted in zip(
         jax.tree.leaves(seen["gradient"]), jax.tree.leaves(expected), strict=True
     ):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_collected_transitions_count_where_a_rollout_follows_them() -> None:
+    """A third of the rollouts begin where episodes began."""
+    state, seen = initial(), []
+    for imagination in (
+        replace(CONFIG.imagination, collected=False),
+        CONFIG.imagination,
+        replace(CONFIG.imagination, from_starts=1 / 3),
+    ):
+        config = replace(CONFIG, imagination=imagination)
+        given = (world(), COLLECTED, START, config, Drawn(NOISE, jnp.asarray(0)))
+        with pytest.MonkeyPatch.context() as patch:
+            keep = lambda state, obs, *rest: (state, seen.append(obs), 0.0)
+            patch.setattr(sac, "regress", keep)
+            model_gradient.update(state, *given)
+    normal = lambda obs: (np.asarray(obs) - 0.5) / 2.0
+    np.testing.assert_allclose(seen[0], normal(START), rtol=1e-6)
+    for rows, first in zip(seen[1:], (0, 1), strict=True):
+        wanted = np.concatenate([START, COLLECTED.obs[first:]])
+        np.testing.assert_allclose(rows, normal(wanted), rtol=1e-6)
 
 
 def test_the_range_of_values_follows_the_rewards() -> None:
@@ -161,7 +197,8 @@ def test_what_follows_the_end_has_no_part_in_the_range() -> None:
     ends = lambda obs, action, next_obs: jnp.ones((), bool)
     where = world(0.0, ends)._replace(step=step)
     drawn = Drawn(NOISE, jnp.asarray(0))
-    state, _, _ = model_gradient.update(initial(), where, START, CONFIG, drawn)
+    given = (initial(), where, COLLECTED, START, CONFIG, drawn)
+    state, _, _ = model_gradient.update(*given)
     assert np.abs(state.value_range).max() < 100.0
 
 
@@ -180,10 +217,10 @@ def learned_action(weight: float) -> np.ndarray:
     """Return what is done in START after learning to stay at zero."""
     settings = replace(CONFIG.sac, learning_rate=3e-3, initial_temperature=1e-3)
     config = replace(CONFIG, sac=settings)
-    step = lambda state, drawn: (
-        model_gradient.update(state, world(weight), START, config, drawn)[0],
-        None,
-    )
+    imagined = replace(config.imagination, collected=False)
+    config = replace(config, imagination=imagined)
+    given = (world(weight), COLLECTED, START, config)
+    step = lambda state, drawn: (model_gradient.update(state, *given, drawn)[0], None)
     noise = jax.random.normal(KEY, (400, *NOISE.shape))
     drawn = Drawn(noise, jnp.arange(400) % 3)
     state, _ = jax.lax.scan(step, initial(config), drawn)

@@ -203,6 +203,14 @@ def _update_through_model(
         return _fit_model(state, one if members == 1 else batch, one, config)
 
     state, model_loss = jax.lax.scan(fit, state, for_model)
+    collected = replay.take(for_policy)
+    starts = collected.obs
+    if config.imagination.collected:
+        # A terminal state has no future: start from the state before it.
+        over = collected.terminated[..., None] > 0
+        starts = jnp.where(over, starts, collected.next_obs)
+    share = config.imagination.from_starts
+    starts = replay.begin_at_starts(starts, for_policy, share)
     world = World(
         step=world_step(state.model, config, settings.functions.next_obs),
         terminated=_ends(state, settings),
@@ -221,9 +229,8 @@ def _update_through_model(
         lambda: model_gradient.train(
             (state.policy, state.average_actor),
             world,
-            replay.begin_at_starts(
-                replay.take(for_policy).obs, for_policy, config.imagination.from_starts
-            ),
+            collected,
+            starts,
             config,
             (noise_key, critic_key),
         ),

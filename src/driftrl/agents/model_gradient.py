@@ -12,6 +12,10 @@ ensemble.  With m_k = 1 while the task has not ended and soft rewards
 The first is J(π, μ) + λ·Σ(π, μ) of the paper (eq:optimistic_objective) for K steps,
 with a critic for the rest; its gradient goes through dynamics, reward and bonus.  One
 rollout serves both losses; another pair of critics is taken for every update.
+
+With ``imagination.collected`` a rollout begins where a collected transition
+(s, a, r, s₀) ended, and the critics learn from that as well: Q_i(s, a) towards
+r + λ·b + γ·m·(y − α·log π₀), with m = 0 where the task ended there.
 """
 
 from collections.abc import Callable
@@ -24,6 +28,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from driftrl.agents import sac
 from driftrl.agents.optimism import bonus_named
+from driftrl.agents.replay import Batch
 from driftrl.agents.rollouts import NextObs, Reward, Termination, with_known
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import EnsembleAgentConfig
@@ -121,12 +126,14 @@ def start_rows(config: EnsembleAgentConfig) -> int:
 def train(
     learned: tuple[SACState, MLP],
     world: World,
+    collected: Batch,
     starts: Float[Array, "U B S"],
     config: EnsembleAgentConfig,
     keys: tuple[Key[Array, ""], Key[Array, ""]],
 ) -> tuple[SACState, MLP, Metrics, Float[Array, ""]]:
     """Take U updates of the policy and its average, from plain observations.
 
+    ``collected`` are U batches of transitions, and rollouts begin at ``starts``.
     Returns the mean metrics and bonus as well.
     """
     updates, count, _ = starts.shape
@@ -138,20 +145,21 @@ def train(
     )
 
     def step(
-        carry: tuple[SACState, MLP], given: tuple[Float[Array, "B S"], Drawn]
+        carry: tuple[SACState, MLP], given: tuple[Batch, Float[Array, "B S"], Drawn]
     ) -> tuple[tuple[SACState, MLP], tuple[Metrics, Array]]:
         policy, average = carry
-        policy, metrics, bonus = update(policy, world, given[0], config, given[1])
+        policy, metrics, bonus = update(policy, world, *given[:2], config, given[2])
         average = polyak_update(policy.actor, average, config.sac.tau)
         return (policy, average), (metrics, bonus)
 
-    learned, seen = jax.lax.scan(step, learned, (starts, drawn))
+    learned, seen = jax.lax.scan(step, learned, (collected, starts, drawn))
     return *learned, *jax.tree.map(jnp.mean, seen)
 
 
 def update(
     state: SACState,
     world: World,
+    collected: Batch,
     start: Float[Array, "B S"],
     config: EnsembleAgentConfig,
     drawn: Drawn,
@@ -188,8 +196,24 @@ def update(
     alive = seen.alive[:-1]
     usual = jnp.sum(alive * seen.soft) / jnp.sum(alive)
     state = sac.with_range(state, jnp.where(alive > 0, seen.soft, usual), settings)
-    first = jax.vmap(world.normalise)(start)
-    state, critic_loss, q = sac.regress(state, first, seen.actions, target, settings)
+    obs, actions = start, seen.actions
+    if config.imagination.collected:
+        after = target - temperature * seen.log_prob[0]
+        _, _, bonus = world.step(collected.obs, collected.actions, 0)
+        gained = collected.rewards + world.weight * bonus
+        goes_on = settings.discount * (1.0 - collected.terminated)
+        # Rollouts from where episodes began follow no collected transition.
+        linked = slice(round(config.imagination.from_starts * len(start)), None)
+        obs, actions, target = (
+            jnp.concatenate([imagined, real[linked]])
+            for imagined, real in (
+                (obs, collected.obs),
+                (actions, collected.actions),
+                (target, gained + goes_on * after),
+            )
+        )
+    obs = jax.vmap(world.normalise)(obs)
+    state, critic_loss, q = sac.regress(state, obs, actions, target, settings)
     if settings.critic == "bounded":
         gradient = jax.tree.map(lambda part: part / sac.half_width(state), gradient)
     entropy = -jnp.mean(seen.log_prob[0])

@@ -115,6 +115,9 @@ class ImaginationConfig:
     """When a rollout ends: never, by the task's own condition, or by a network."""
     reward: Literal["learned", "known"] = "learned"
     """Reward of a rollout: learned by the model, or the task's own function."""
+    collected: bool = False
+    """Whether critics learn from collected transitions too, as they always do where the
+    policy's gradient is the critic's: it helps where a fall ends an episode."""
     from_starts: float = 0.0
     """Share of rollouts that begin where episodes began; others begin anywhere."""
 
