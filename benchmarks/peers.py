@@ -60,7 +60,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "halfcheetah": {},
     "hopper": _ENDS,
     "walker2d": _ENDS,
-    "ant": merged(_ENDS, {"environment": {"action_repeat": 1}}),
+    "ant": _ENDS,
 }
 """Beside the settings of the study's laptop preset."""
 ONSET = 25
