@@ -28,25 +28,26 @@ LAST = 5
 PRESET = "preset"
 CHANGES: dict[str, dict[str, Any]] = {
     PRESET: {},
+    "two-policy-updates": {"learning": {"policy_updates": 2}},
+    "collected": {"imagination": {"collected": True}},
     "critic-gradient": {"policy_gradient": "critic"},
+    "one-model-step": {"model": {"steps": 1}},
     "K=1": {"imagination": {"horizon": 1}},
     "K=5": {"imagination": {"horizon": 5}},
-    "mean-of-members": {"imagination": {"dynamics": "mean"}},
-    "quarter-from-starts": {"imagination": {"from_starts": 0.25}},
-    "three-candidates": {"learning": {"candidates": 3}},
     "greedy": {"optimism": {"weight": 0.0}},
+    "likelihood": {"model": {"loss": "likelihood"}},
     "plain-critics": {"sac": {"critic": "plain"}},
-    "ReLU": {"sac": {"activation": "relu"}},
-    "slow-targets": {"sac": {"tau": 0.005}},
+    "model-without-average": {"model": {"averaging": 1.0, "learning_rate": 1e-3}},
+    "two-random-episodes": {"learning": {"learning_starts": 1000, "model_first": 0}},
     "temperature-from-0.1": {
         "sac": {"initial_temperature": 0.1, "temperature_rate": 1.0}
     },
-    "two-random-episodes": {"learning": {"learning_starts": 1000, "model_first": 0}},
-    "two-policy-updates": {"learning": {"policy_updates": 2}},
-    "likelihood": {"model": {"loss": "likelihood"}},
-    "model-without-average": {"model": {"averaging": 1.0, "learning_rate": 1e-3}},
+    "mean-of-members": {"imagination": {"dynamics": "mean"}},
+    "slow-targets": {"sac": {"tau": 0.005}},
     "no-weight-decay": {"model": {"weight_decay": 0.0}},
-    "one-model-step": {"model": {"steps": 1}},
+    "ReLU": {"sac": {"activation": "relu"}},
+    "quarter-from-starts": {"imagination": {"from_starts": 0.25}},
+    "three-candidates": {"learning": {"candidates": 3}},
 }
 """Settings of the agent that differ from the preset's."""
 
