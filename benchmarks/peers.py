@@ -13,7 +13,7 @@ A fall ends an episode of hopper, walker and ant, and all take as many decisions
 
 The last columns are the cost of learning, the return at equal cost where nothing
 drifts (ten evaluations before every run has used as many core seconds as the cheapest
-one in all), and how many settings were tried before this comparison (docs/learner.md).
+one in all), and how many settings were tried before (docs/learner_tuning.md).
 
 A finished run is kept in ``--out`` and not made again.  Peers need sbx-rl, in an
 environment of its own that has driftrl as well; without it they are skipped.
@@ -82,9 +82,9 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sbx CrossQ, critics of 256": ("CrossQ", {"policy_kwargs": NARROW}),
     "sbx CrossQ, defaults": ("CrossQ", {}),
 }
-TRIED = {"driftrl": 67, "SAC": 2, "CrossQ": 2}
-"""Settings looked at for each: rows of the cheetah's tables in docs/learner.md; peers
-were not tuned, these are the settings that are run here."""
+TRIED = {"driftrl": 69, "SAC": 2, "CrossQ": 2}
+"""Settings looked at for each: the cheetah's rows in docs/learner_tuning.md; peers were
+not tuned, these are the settings that are run here."""
 Evaluations = Iterator[tuple[float, float]]
 """Return of the deterministic policy, and seconds of the processor for training."""
 
