@@ -88,7 +88,8 @@ class ExtraDrift:
 
 
 Clock = Literal["episodes", "steps"]
-"""What schedules count: n, or the decisions taken before episode n."""
+"""What schedules count: n, or the decisions taken before episode n, or before a step of
+it where θ drifts within episodes."""
 
 AgentConfig = GPAgentConfig | EnsembleAgentConfig | SACAgentConfig
 """Any agent that comes with driftrl."""
@@ -114,6 +115,9 @@ class RunConfig:
     """More parameters that drift at the same time."""
     clock: Clock = "episodes"
     """What schedules count: episodes, or decisions taken before the episode."""
+    drift_every: int = 0
+    """Decisions after which θ follows its schedule again, on a clock of steps; 0 if θ
+    is constant within an episode."""
     forgetting: ForgettingRule = field(default_factory=KeepAll)
     agent: AgentConfig = field(default_factory=GPAgentConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -126,6 +130,12 @@ class RunConfig:
             re.fullmatch(r"[\w.=-]{0,100}", self.variant) is not None,
             "variant becomes part of a directory's name: at most 100 letters, digits "
             f"and . _ = - only, received {shown(self.variant)}.",
+        )
+        at_least("drift_every", self.drift_every, 0)
+        require(
+            self.drift_every == 0 or self.clock == "steps",
+            f"drift_every = {self.drift_every} needs clock = 'steps': within an "
+            f"episode a schedule of {self.clock} does not change.",
         )
         require_rule(self.forgetting)
         require(

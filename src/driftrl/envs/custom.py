@@ -3,7 +3,7 @@
 Such an environment drifts on its own, or by a schedule if its parameters can be set:
 with its method ``set_parameters({name: value})``, which may belong to a wrapper, or
 with a function of the user's, ``setter(env, {name: value})``.  Either is called before
-every reset, with the values of that episode.
+every reset, with the values of that episode, and within it if ``drift_every`` says so.
 """
 
 import contextlib

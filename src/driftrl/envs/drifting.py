@@ -1,7 +1,7 @@
 """The only place where θ_n is applied.
 
-θ is set from the nominal value at every reset and shown in ``info["theta"]`` only: the
-learner never sees it.
+θ is set from the nominal value at every reset, or every few steps, and shown in
+``info["theta"]`` only: the learner never sees it.
 """
 
 import functools
@@ -30,15 +30,20 @@ NextObs = Callable[[Array, Array, Array], Array]
 
 
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A plant whose θ_n is applied at the start of episode n.
+    """A plant whose θ_n is applied at the start of episode n, or θ_t within it.
 
-    The clock counts resets, from 1, or the decisions taken before a reset.
+    The clock counts resets, from 1, or the decisions taken before a reset.  With
+    ``every`` = k > 0 it counts all decisions: θ is that of the last multiple of k.
     ``reset(options={"episode": n, "steps": t})`` sets either, which is how a
     resumed run, or a learner that discards an episode, keeps its place.
     """
 
     def __init__(
-        self, plant: Plant, schedules: Mapping[str, Schedule], clock: Clock = "episodes"
+        self,
+        plant: Plant,
+        schedules: Mapping[str, Schedule],
+        clock: Clock = "episodes",
+        every: int = 0,
     ) -> None:
         """Let a plant drift, or ``InputError`` if it can't take a schedule's values.
 
@@ -48,6 +53,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._plant = plant
         self._schedules = dict(schedules)
         self._clock: Clock = clock
+        self._every = every
         self._episode = 0
         self._decisions = 0
         # A value that the plant refuses must show now, not after a hundred episodes.
@@ -61,7 +67,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def theta(self) -> float:
-        """θ of the running episode; NaN if it is unknown."""
+        """θ of the running episode, or of its last step; NaN if it is unknown."""
         return self._theta
 
     @property
@@ -91,6 +97,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _apply_drift(self) -> None:
         now = max(1, self._episode) if self._clock == "episodes" else self._decisions
+        now -= now % self._every if self._every else 0
         self._thetas = {
             name: value_at(schedule, now) for name, schedule in self._schedules.items()
         }
@@ -98,7 +105,9 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._plant.set_parameters(self._thetas)
 
     def step(self, action: np.ndarray) -> StepResult:
-        """Step the plant; θ stays what it was at the reset."""
+        """Step the plant, at θ of the reset or of this step."""
+        if self._every and self._decisions % self._every == 0:
+            self._apply_drift()
         obs, reward, terminated, truncated, info = self._plant.step(action)
         self._decisions += 1
         info["theta"] = self._theta
@@ -120,13 +129,14 @@ def make_env(
     extra_drifts: tuple[ExtraDrift, ...] = (),
     clock: Clock | None = None,
     render_mode: str | None = None,
+    drift_every: int = 0,
 ) -> DriftingEnv:
     """Build the drifting environment of a task, by default with the task's settings."""
     row = task_named(task) if isinstance(task, str) else task
     environment = environment or row.environment
     schedules = schedules_of(row.name, environment, drift or row.drift, extra_drifts)
     plant = make_plant(row, environment, render_mode)
-    return DriftingEnv(plant, schedules, clock or row.clock)
+    return DriftingEnv(plant, schedules, clock or row.clock, drift_every)
 
 
 def environment_of(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
@@ -140,7 +150,7 @@ def drifting(plant: Plant, config: RunConfig) -> DriftingEnv:
     schedules = schedules_of(
         config.task, config.environment, config.drift, config.extra_drifts
     )
-    return DriftingEnv(plant, schedules, config.clock)
+    return DriftingEnv(plant, schedules, config.clock, config.drift_every)
 
 
 def freeze(

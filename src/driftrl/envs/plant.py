@@ -29,7 +29,11 @@ class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 class Signals:
-    """Delays, in decisions, and Gaussian noise between agent and system."""
+    """Delays, in decisions, and Gaussian noise between agent and system.
+
+    Where a delay grows within an episode, what arrived last is held; where it shrinks,
+    what is overtaken is lost.
+    """
 
     def __init__(self) -> None:
         self.action_delay = 0
@@ -48,16 +52,18 @@ class Signals:
 
     def command(self, action: np.ndarray) -> np.ndarray:
         """Send an action; return the one that arrives now."""
-        if self.action_delay == 0:
-            return action
-        self._commands.append(action)
-        return self._commands.popleft()
+        return _delayed(self._commands, action, self.action_delay)
 
     def observed(self, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return what the agent observes, given the newest observation."""
-        if self.observation_delay:
-            self._observations.append(obs)
-            obs = self._observations.popleft()
+        obs = _delayed(self._observations, obs, self.observation_delay)
         if self.observation_noise:
             return obs + self.observation_noise * rng.standard_normal(obs.shape)
         return obs
+
+
+def _delayed(line: deque[np.ndarray], newest: np.ndarray, delay: int) -> np.ndarray:
+    line.append(newest)
+    while len(line) > delay + 1:
+        line.popleft()
+    return line[0]

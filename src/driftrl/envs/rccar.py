@@ -329,7 +329,7 @@ class RCCarPlant(Plant):
         self._advance(np.zeros(6), np.zeros(2), np.zeros(2), np.zeros(6))
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
-        """Set any of ``NOMINAL_THETA``; delays count from the next reset."""
+        """Set any of ``NOMINAL_THETA``."""
         for name, value in values.items():
             if name not in NOMINAL_THETA:
                 raise unknown_name("parameter of the car", name, NOMINAL_THETA)

@@ -6,6 +6,9 @@ programming computes each θ of the pendulum, from the hanging start without noi
 anything else SAC is trained on a grid of θ with linear interpolation in between, and J*
 is at least the best return that a run has achieved.
 
+Where θ drifts within episodes, J* depends on all values it takes: dynamic programming
+computes it for each clock at which an episode began; elsewhere it is unknown.
+
 Nothing here imports JAX until a value has to be computed.
 """
 
@@ -13,6 +16,7 @@ import json
 import math
 import os
 import warnings
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,8 +29,9 @@ import polars
 from jaxtyping import Float
 
 from driftrl.config.deep import SACConfig
-from driftrl.config.run import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict
+from driftrl.drift.schedules import Schedule, value_at
 from driftrl.envs.custom import is_custom
 from driftrl.envs.tasks import task_named
 from driftrl.errors import InputError, require
@@ -59,6 +64,7 @@ class Optimum:
     """The best expected return at one θ, and how it was obtained."""
 
     theta: float
+    """θ; where it drifts within the episode, the clock at which that began."""
     value: float
     """J*(θ): the best return that was achieved."""
     error: float
@@ -88,6 +94,8 @@ class OracleTable:
     entries: tuple[Optimum, ...]
     provenance: str
     """How the values were obtained, or why there are none."""
+    by_clock: bool = False
+    """Whether θ drifts within episodes: then the clock takes the place of θ."""
 
     def lookup(self, theta: float) -> Optimum:
         """Return the entry of θ, which must be in the table."""
@@ -176,6 +184,10 @@ class SACOracleSettings:
         return (self.steps - self.random_steps) // self.evaluate_every
 
 
+_ONLY_PENDULUM = (
+    "θ drifts within episodes, for which J* is known on the pendulum alone, from the "
+    "hanging start without noise."
+)
 _LONG = SACOracleSettings(
     seeds=1,
     steps=60_000,
@@ -191,6 +203,35 @@ _LONG = SACOracleSettings(
 )
 
 
+@dataclass(frozen=True)
+class ThetaPath:
+    """θ at the steps of an episode, within which it drifts."""
+
+    schedule: Schedule
+    every: int
+    steps: int
+
+    @classmethod
+    def of(cls, run: Run) -> "ThetaPath | None":
+        """Return how θ of a run drifts within episodes; None if it does not."""
+        if not run.config.get("drift_every"):
+            return None
+        names = ("task", "method", "environment", "drift", "clock", "drift_every")
+        settings = {name: run.config[name] for name in names if name in run.config}
+        config = from_dict(RunConfig, settings)
+        return cls(config.drift, config.drift_every, config.environment.steps)
+
+    def thetas(self, clock: float) -> Float[np.ndarray, " D"]:
+        """Return θ of every step of an episode that begins at a clock."""
+        steps = range(int(clock), int(clock) + self.steps)
+        return np.array([value_at(self.schedule, t - t % self.every) for t in steps])
+
+    @property
+    def checksum(self) -> str:
+        """Eight digits that tell apart files of different drifts."""
+        return f"{zlib.crc32(repr((self.schedule, self.every)).encode()):08x}"
+
+
 class StoredOracle:
     """J*(θ) of one task in one environment: files first, then a computation."""
 
@@ -201,6 +242,7 @@ class StoredOracle:
         *,
         by: By | None = None,
         shipped: Path = SHIPPED,
+        path: ThetaPath | None = None,
     ) -> None:
         row = task_named(task)
         deterministic = environment.start == "hanging" and environment.noise_std == 0
@@ -222,6 +264,10 @@ class StoredOracle:
             for name, value in asdict(environment).items()
             if value != usual[name]
         ]
+        if path is not None:
+            require(self.by == "dp", f"Task {task!r}: {_ONLY_PENDULUM}")
+            changed.append(f"-drift={path.checksum}")
+        self._path = path
         name = row.plant if self.by == "dp" else task
         file = f"{self.by}-{name}{''.join(changed)}.json"
         self.cache_file = cache_directory() / "oracles" / file
@@ -248,7 +294,8 @@ class StoredOracle:
             known = [one for one in on_grid if one is not None]
             known = _running_maximum(known) if self.monotone else known
         entries = tuple(_interpolated(known, theta) for theta in thetas)
-        return OracleTable(entries, self._provenance(entries))
+        by_clock = self._path is not None
+        return OracleTable(entries, self._provenance(entries), by_clock)
 
     def _grid(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* is computed in order to know it at ``thetas``."""
@@ -264,7 +311,9 @@ class StoredOracle:
             if self.by == "dp":
                 from driftrl.oracles import pendulum
 
-                optimum = pendulum.optimal_return(theta, self.environment)
+                here = theta if self._path is None else self._path.thetas(theta)
+                optimum = pendulum.optimal_return(here, self.environment)
+                optimum = replace(optimum, theta=theta)
             else:
                 from driftrl.oracles import sac
 
@@ -437,7 +486,14 @@ def optimal_returns_of_runs(
     (system,) = systems
     if isinstance(system, str):
         return OracleTable((), system)
+    path = ThetaPath.of(runs[0])
     stored = StoredOracle(*system)
+    if path is not None:
+        if stored.by != "dp":
+            return OracleTable((), _ONLY_PENDULUM)
+        stored = StoredOracle(*system, path=path)
+        lengths = [[row.steps for row in run.records] for run in runs]
+        thetas = np.concatenate([np.cumsum([0.0, *steps])[:-1] for steps in lengths])
     table = stored.table(thetas, progress)
     if stored.by == "dp":
         return table

@@ -11,6 +11,7 @@ It writes nothing: a ``Session`` is a learner with files.
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -45,6 +46,8 @@ from driftrl.types import Data, Episode, EpisodeRecord, Transition
 
 Observation = Float[np.ndarray, " S"]
 _ROUNDING = 1e-3  # of applied actions, such as those of a log with three digits
+Theta = float | Sequence[float] | np.ndarray
+"""θ of an episode, or of every step of it."""
 
 
 @dataclass
@@ -197,11 +200,12 @@ class Learner:
         )
         self._running = None
 
-    def end_episode(self, *, theta: float = math.nan) -> Episode:
+    def end_episode(self, *, theta: Theta = math.nan) -> Episode:
         """End episode n and return it; ``learn`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if it is known.
+            theta: The drifting parameter, for the record, if it is known: one value,
+                or that of every step.
         """
         running = self._require_running("end_episode")
         rows = running.transitions
@@ -215,9 +219,15 @@ class Learner:
             rewards=np.array([row.reward for row in rows]),
             next_obs=np.stack([row.next_obs for row in rows]),
             terminated=rows[-1].terminated,
+            thetas=np.array(theta, np.float64) if np.ndim(theta) else None,
+        )
+        require(
+            episode.thetas is None or episode.thetas.shape == (len(rows),),
+            f"theta must be one number or one for each of the {len(rows)} steps; "
+            f"received shape {np.shape(theta)}.",
         )
         self._running, self.state = None, running.state
-        self._unlearned = (episode, theta)
+        self._unlearned = (episode, float(np.mean(theta)))
         return episode
 
     def add_episode(

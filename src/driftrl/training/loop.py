@@ -122,8 +122,8 @@ def _run_episode(
     config, return_eval = session.config, None
     try:
         if session.unlearned is None:
-            collect(session, env, config.seed, watch, place=session.place)
-            session.end_episode(theta=_theta(env))
+            thetas = collect(session, env, config.seed, watch, place=session.place)
+            session.end_episode(theta=thetas if config.drift_every else thetas[-1])
         if twin is not None:
             return_eval = evaluate(
                 session.policy,
@@ -151,21 +151,27 @@ def collect(
     watch: Watch = unwatched,
     *,
     place: dict[str, int] | None = None,
-) -> None:
-    """Execute episode n in an environment; ``place`` is where n is on its clocks."""
+) -> list[float]:
+    """Execute episode n in an environment; ``place`` is where n is on its clocks.
+
+    Returns:
+        θ of every step; NaN where it is unknown.
+    """
     number = learner.begin_episode()
     obs, _ = env.reset(
         seed=integer_for(seed, Purpose.ENVIRONMENT, number),
         options=place or {"episode": number},
     )
-    over = False
+    thetas, over = [], False
     with watch(env, number) as on_reward:
         while not over:
             obs, reward, terminated, truncated, info = env.step(learner.act(obs))
             applied = info.get("applied")  # a robot's and a custom environment's
             learner.observe(obs, float(reward), terminated, truncated, action=applied)
+            thetas.append(_theta(env))
             on_reward(float(reward))
             over = terminated or truncated
+    return thetas
 
 
 def evaluate(
@@ -213,6 +219,6 @@ def _place_of_fault(session: Session, env: Env) -> str:
 
 
 def _theta(env: Env) -> float:
-    """Return θ of the running episode; NaN where it is unknown."""
+    """Return θ of the running episode or step; NaN where it is unknown."""
     theta = env.get_wrapper_attr("theta")
     return math.nan if theta is None else float(theta)

@@ -63,7 +63,7 @@ _BEAT_SECONDS = 10.0
 _PENDING, _THETA, _LOGGED = "pending", "theta.json", "log.json"
 _ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
-_SYSTEM = ("environment", "drift", "extra_drifts", "clock")
+_SYSTEM = ("environment", "drift", "extra_drifts", "clock")  # their beginnings
 # Settings that make a run another run.
 _IDENTITY = ("task", "method", "seed", "variant")
 

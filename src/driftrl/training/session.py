@@ -47,7 +47,7 @@ from driftrl.training.assembly import (
     with_functions,
 )
 from driftrl.training.health import Health, health
-from driftrl.training.learner import Learner, Observation
+from driftrl.training.learner import Learner, Observation, Theta
 from driftrl.training.process import repaired_cache
 from driftrl.training.run_directory import RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
@@ -144,15 +144,16 @@ class Session(Learner):
         self._require_open()
         return super().begin_episode()
 
-    def end_episode(self, *, theta: float = math.nan) -> Episode:
+    def end_episode(self, *, theta: Theta = math.nan) -> Episode:
         """End episode n and store it; ``learn`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if it is known.
+            theta: The drifting parameter, for the record, if it is known: one value,
+                or that of every step.
         """
         self._require_open()
         episode = super().end_episode(theta=theta)
-        self._files.save_pending(self.number, episode, theta)
+        self._files.save_pending(self.number, episode, float(np.mean(theta)))
         return episode
 
     def add_episode(
