@@ -37,7 +37,10 @@ from driftrl.records import (
 )
 
 STUDY_FILE = "study.toml"
-_SYSTEM = ("task", "environment", "drift", "extra_drifts", "clock", "drift_every")
+_SYSTEM = (
+    *("task", "environment", "drift", "extra_drifts", "clock", "drift_every"),
+    *("continuing", "recovery", "event_cost"),
+)
 _NOT_SETTINGS = {"task", "method", "seed", "variant", *BESIDE_SETTINGS}
 _POLARS_TYPE: dict[Any, Any] = {
     int: polars.Int64,
@@ -282,6 +285,8 @@ def _system(run: Run) -> str:
     """Return everything that two runs must share to be comparable."""
     # Settings that did not exist yet are those that are off.
     table = {section: run.config.get(section) or None for section in _SYSTEM}
+    if not table["continuing"]:
+        table["recovery"] = None
     return json.dumps(table, sort_keys=True, default=str)
 
 

@@ -101,6 +101,7 @@ def main(argv: list[str]) -> int:
 
 def _warn_of_assumed_length(config: RunConfig) -> None:
     is_assumed = is_custom(config.task) and config.environment.sim_steps == STEPS
+    is_assumed &= not config.continuing
     if is_assumed and (notes := task_named(config.task).notes):
         warn(notes)
 
@@ -169,6 +170,8 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(flag, metavar=metavar, help=text)
     text = "film episodes 1, N + 1, … and the last"
     parser.add_argument("--video-every", metavar="N", help=text, type=int)
+    text = "with --continuing: decisions of a segment"
+    parser.add_argument("--segment", metavar="N", help=text, type=int)
     for flag, text in _SWITCHES.items():
         parser.add_argument(flag, action="store_true", help=text)
     for table, example in _KINDS.items():
@@ -231,8 +234,20 @@ def _config(
         config=(tyro.conf.AvoidSubcommands, tyro.conf.DisallowNone),
     )
     config = replace(config, **{name: getattr(default, name) for name in names})
+    config = _in_segments(config, options)
     check_fits(config)
     return config
+
+
+def _in_segments(config: RunConfig, options: argparse.Namespace) -> RunConfig:
+    require(
+        options.robot is None or not config.continuing,
+        "A robot is driven in episodes: leave out --continuing.",
+    )
+    if options.segment is None:
+        return config
+    require(config.continuing, "--segment needs --continuing.")
+    return config.in_segments(options.segment)
 
 
 def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.utils import seeding
 
 Observation = np.ndarray
 StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
@@ -26,6 +27,18 @@ class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
     @abstractmethod
     def step(self, action: np.ndarray) -> StepResult:
         """Hold an action in [−1, 1] for one decision."""
+
+    def get_state(self) -> dict[str, np.ndarray] | None:
+        """Return what ``set_state`` needs to go on from here; None if it can't."""
+        return None
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state, with other draws of the noise (``reseed``)."""
+        raise NotImplementedError
+
+    def reseed(self, seed: int) -> None:
+        """Draw the noise from here on from another seed."""
+        self.np_random = seeding.np_random(seed)[0]
 
 
 class Signals:
@@ -49,6 +62,18 @@ class Signals:
         self._commands = deque([np.zeros(action_size)] * self.action_delay)
         self._observations = deque([obs] * self.observation_delay)
         return self.observed(obs, rng)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return what is on its way."""
+        return {
+            "commands": np.array(self._commands),
+            "observations": np.array(self._observations),
+        }
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Put on its way what was."""
+        self._commands = deque(state["commands"])
+        self._observations = deque(state["observations"])
 
     def command(self, action: np.ndarray) -> np.ndarray:
         """Send an action; return the one that arrives now."""

@@ -385,6 +385,18 @@ class RCCarPlant(Plant):
         obs = np.concatenate([sight, *self._remembered])
         return obs, total, False, self._left <= 0, self._flags()
 
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return pose and velocity, and the commands on their way and remembered."""
+        remembered = np.array(self._remembered)
+        signals = self._signals.get_state()
+        return {"state": self._state, "remembered": remembered, **signals}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Set them."""
+        self._state = np.array(state["state"])
+        self._remembered = deque(state["remembered"], maxlen=REMEMBERED)
+        self._signals.set_state(state)
+
     def render(self) -> Any:
         """Return the picture from above, if the render mode is "rgb_array"."""
         if self.render_mode is None:

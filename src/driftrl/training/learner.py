@@ -48,6 +48,8 @@ Observation = Float[np.ndarray, " S"]
 _ROUNDING = 1e-3  # of applied actions, such as those of a log with three digits
 Theta = float | Sequence[float] | np.ndarray
 """θ of an episode, or of every step of it."""
+Learned = tuple[State, Decision, Policy]
+"""A state, which episodes it was learned from, and its policy."""
 
 
 @dataclass
@@ -90,6 +92,8 @@ class Learner:
         self._running: _Running | None = None
         self._unlearned: tuple[Episode, float] | None = None  # with its θ
         self._record: EpisodeRecord | None = None  # of that, once it is in the memory
+        self._lag = 0  # newest episodes that π_n could not learn from
+        self._carry: Carry | None = None  # what the policy goes on from, if it does
         self._began = time.perf_counter()
         self.memory = memory
         self.state = state
@@ -132,7 +136,7 @@ class Learner:
         self._began = time.perf_counter()
         self._running = _Running(
             policy=self.policy,
-            carry=self.policy.begin(),
+            carry=self.policy.begin() if self._carry is None else self._carry,
             transitions=[],
             state=self.state,
             online=self._agent.begin_online(self._retained),
@@ -317,31 +321,42 @@ class Learner:
         if self._record is None:  # else the last call was interrupted after this
             self._record = self._row(episode, theta, return_eval)
             self.memory.append(episode, EpisodeSummary.of(self._record))
-        following = self.number
-        self.decision = decide(self.forgetting, following, self.memory.evidence)
-        context = LearnContext(
-            episode=following,
-            steps=self._steps,
-            collected=len(episode),
-            turned_over=self.decision.turned_over,
-            updates=updates,
-            seconds=seconds,
-        )
-        data = self._retained()
-        if self.memory.directory is not None:  # a rule may ask for any episode again
-            self.memory.release(before=self.first_retained)
-        key = key_for(self._seed, Purpose.LEARNING, following)
-        self.state = self._agent.learn(self.state, data, context, key=key)
-        self.policy = self._agent.policy(self.state)
+        learned = self._learned(self.state, len(episode), updates, seconds)
+        self.state, self.decision, self.policy = learned
         record = replace(self._record, wall_s=time.perf_counter() - self._began)
         self._unlearned = self._record = None
         return record
+
+    def _learned(
+        self,
+        state: State,
+        collected: int,
+        updates: int | None = None,
+        seconds: float | None = None,
+    ) -> Learned:
+        """Return what follows from a state and the episodes in the memory."""
+        following = self.number
+        decision = decide(self.forgetting, following, self.memory.evidence)
+        context = LearnContext(
+            episode=following,
+            steps=self._steps,
+            collected=collected,
+            turned_over=decision.turned_over,
+            updates=updates,
+            seconds=seconds,
+        )
+        data = self.memory.since(decision.first)
+        if self.memory.directory is not None:  # a rule may ask for any episode again
+            self.memory.release(before=decision.first)
+        key = key_for(self._seed, Purpose.LEARNING, following)
+        state = self._agent.learn(state, data, context, key=key)
+        return state, decision, self._agent.policy(state)
 
     def _row(
         self, episode: Episode, theta: float, return_eval: float | None
     ) -> EpisodeRecord:
         """Return the row of episode n, whose policy has not learned from it yet."""
-        policy, first = self.policy, self.first_retained
+        policy, first, lengths = self.policy, self.first_retained, self.memory.lengths
         scale = interval_scale(self.memory.evidence.error_quantile)
         metrics = policy.model_metrics(episode, scale)
         return EpisodeRecord(
@@ -352,7 +367,7 @@ class Learner:
             return_eval=return_eval,
             terminated=episode.terminated,
             first_retained=first,
-            transitions=sum(self.memory.lengths[first - 1 :]),
+            transitions=sum(lengths[first - 1 : len(lengths) - self._lag]),
             optimism=policy.weight,
             wall_s=0.0,
             **asdict(metrics),
