@@ -307,6 +307,21 @@ def test_drift_within_episodes_has_an_optimum_for_every_clock(
     assert optimal_returns_of_runs([unknown]).entries == ()
 
 
+def test_a_continuing_run_has_the_best_rate_of_a_step() -> None:
+    """Not J* of an episode, which begins at a reset."""
+    rows = [record(n, steps=4, theta=2.0) for n in (1, 2)]
+    settings = {"task": "pendulum", "method": "sombrl", "continuing": True}
+    quiet = Run(Path("a"), {**settings, "environment": {}}, tuple(rows))
+    found = optimal_returns_of_runs([quiet])
+    assert found.per_step and values(found) == [0.0]
+    given = optimal_returns_of_runs([quiet], oracle=lambda theta: -theta)
+    assert given.per_step and values(given) == [-2.0]
+    noisy = {**settings, "environment": {"noise_std": 0.1}}
+    for unknown in (noisy, {**settings, "task": "halfcheetah"}):
+        found = optimal_returns_of_runs([Run(Path("a"), unknown, tuple(rows))])
+        assert found.entries == () and "ρ*" in found.provenance
+
+
 def test_runs_of_different_systems_have_no_common_oracle() -> None:
     with pytest.raises(InputError):
         optimal_returns_of_runs([run([1.0]), run([1.0], environment={})])

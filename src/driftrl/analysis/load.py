@@ -413,11 +413,13 @@ def _joined(
     problems, thetas = frame["problem"].to_numpy(), frame["theta"].to_numpy()
     steps = polars.col("steps")
     clocks = frame.select(steps.cum_sum().over("directory") - steps)["steps"].to_numpy()
+    lengths = frame["steps"].to_numpy()
     for problem, table in tables.items():
         rows = (problems == problem) & np.isfinite(thetas)
         places = clocks if table.by_clock else thetas
         for index, name in enumerate(("value", "error", "std")):
-            numbers[index, rows] = table.column(name, places[rows])
+            scale = lengths[rows] if table.per_step else 1.0
+            numbers[index, rows] = scale * table.column(name, places[rows])
     regret = polars.col("optimal_return") - polars.col("achieved_return")
     total = polars.col("regret").cum_sum().over("directory")
     frame = frame.with_columns(

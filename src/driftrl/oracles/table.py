@@ -6,6 +6,9 @@ programming computes each θ of the pendulum, from the hanging start without noi
 anything else SAC is trained on a grid of θ with linear interpolation in between, and J*
 is at least the best return that a run has achieved.
 
+In continuing operation J* of a segment is ρ*(θ) times its steps, ρ* the best average
+reward of a step: 0 for a pendulum without noise, given by the user, or unknown.
+
 Where θ drifts within episodes, J* depends on all values it takes: dynamic programming
 computes it for each clock at which an episode began; elsewhere it is unknown.
 
@@ -96,6 +99,8 @@ class OracleTable:
     """How the values were obtained, or why there are none."""
     by_clock: bool = False
     """Whether θ drifts within episodes: then the clock takes the place of θ."""
+    per_step: bool = False
+    """Whether the values are ρ*(θ), of a step and not of an episode."""
 
     def lookup(self, theta: float) -> Optimum:
         """Return the entry of θ, which must be in the table."""
@@ -479,13 +484,17 @@ def optimal_returns_of_runs(
     if any(run.config.get("extra_drifts") for run in runs):
         reason = "There is no oracle where more than one parameter drifts."
         return OracleTable((), reason)
+    continuing = any(run.config.get("continuing") for run in runs)
     if oracle is not None:
-        return given_optimal_returns(oracle, thetas.tolist())
+        table = given_optimal_returns(oracle, thetas.tolist())
+        return replace(table, per_step=continuing)
     systems = {_system_of(run) for run in runs}
     require(len(systems) == 1, f"One oracle cannot serve {len(systems)} environments.")
     (system,) = systems
     if isinstance(system, str):
         return OracleTable((), system)
+    if continuing:
+        return _best_rates(*system, thetas)
     path = ThetaPath.of(runs[0])
     stored = StoredOracle(*system)
     if path is not None:
@@ -504,6 +513,24 @@ def optimal_returns_of_runs(
     ]
     achieved = _achieved([*runs, *same_system])
     return table.with_floor(*achieved, monotone=stored.monotone)
+
+
+def _best_rates(
+    task: str, environment: EnvironmentConfig, thetas: Float[np.ndarray, " N"]
+) -> OracleTable:
+    """Return ρ*(θ) where it is known without a computation."""
+    is_quiet = task_named(task).plant == "pendulum" and environment.noise_std == 0
+    if not is_quiet or thetas.min() <= 0:
+        return OracleTable(
+            (),
+            "ρ*(θ) is not known for this machine in continuing operation; name it: a "
+            "function of θ, 'module:function' or a CSV file with the columns theta and "
+            "value, the best average reward of a step.",
+        )
+    reason = "at rest upright, where any torque brings it in the end"
+    entries = (Optimum(theta, 0.0, 0.0, method=reason) for theta in _distinct(thetas))
+    text = f"ρ*(θ), the best average reward of a step, is 0: {reason}."
+    return OracleTable(tuple(entries), text, per_step=True)
 
 
 def _system_of(run: Run) -> tuple[str, EnvironmentConfig] | str:

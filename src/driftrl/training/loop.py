@@ -110,9 +110,9 @@ def run_session(
             continue
         if resumed and getattr(env, "ignores_place", False):
             warn(
-                f"The run goes on with episode {session.number - 1}, and reset() does not "
-                "look at options['episode']: a simulation of wear is as new again. A "
-                "real machine is as worn as it is, and needs nothing."
+                f"The run goes on with episode {session.number - 1}, and reset() does "
+                "not look at options['episode']: a simulation of wear is as new again. "
+                "A real machine is as worn as it is, and needs nothing."
             )
         stopped, resumed = 0, resumed and is_pending
         if config.continuing and not session.machine and is_first:
