@@ -85,6 +85,17 @@ def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) 
 
 
 @pytest.mark.kill
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("background", [False, True])
+def test_twenty_kills_of_a_machine_that_never_stops(
+    tiny_deep: RunConfig, tmp_path: Path, background: bool
+) -> None:
+    changes = {"continuing": True, "background": background, "episodes": 400}
+    check(overridden(tiny_deep, changes), tmp_path, kills=20)
+
+
+@pytest.mark.kill
 def test_a_worker_ends_with_its_parent(tiny: RunConfig, tmp_path: Path) -> None:
     endless = overridden(tiny, {"episodes": 10_000})
     (tmp_path / "config.toml").write_text(toml_text(to_dict(endless)))

@@ -69,6 +69,8 @@ def main(argv: list[str]) -> int:
     config = _config(options, flags, robot)
     if robot is not None:
         _check_keeps_pace(config, robot)
+    if config.background:  # or an action would wait for what the thread computes
+        os.environ["NPROC"] = "2"
     out = Path(options.out) if options.out else Path("runs") / config.name
     watch = _watch(options.video_every, config, out)
     if options.resume and not (out / CONFIG_FILE).is_file():
