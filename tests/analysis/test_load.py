@@ -8,6 +8,7 @@ import pytest
 
 import driftrl
 from driftrl.analysis.load import planned_names, read_results
+from driftrl.analysis.panels import panels_of
 from driftrl.config.run import RunConfig
 from driftrl.errors import CorruptFile, InputError
 from driftrl.records import COLUMNS
@@ -318,3 +319,7 @@ def test_regret_of_continuing_runs_is_that_of_the_average_reward(
     assert frame["optimal_return"].to_list() == [-40.0, -15.0]
     assert frame["cumulative_regret"].to_list() == [60.0, 75.0]
     assert driftrl.load(tmp_path)["regret"].to_list() == [100.0, 30.0]
+    figure = driftrl.plot.regret(frame)
+    assert figure.get_supxlabel().startswith("Segment")
+    assert panels_of(frame)["returns"].title == "Return of a segment"
+    assert "all segments so far" in panels_of(frame)["regret"].caption

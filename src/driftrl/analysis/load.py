@@ -343,6 +343,11 @@ def _frame(runs: Sequence[_Loaded]) -> polars.DataFrame:
             rows.append((*known, *(getattr(record, name) for name in COLUMNS)))
     frame = polars.DataFrame(rows, schema=_SCHEMA, orient="row")
     achieved = polars.coalesce("return_eval", "return_executed")
+    paths = [one.run.directory for one in runs if one.run.config.get("continuing")]
+    if paths:
+        in_segments = polars.col("directory").is_in([str(p.resolve()) for p in paths])
+        unit = polars.when(in_segments).then(polars.lit("segment"))
+        frame = frame.with_columns(unit=unit.otherwise(polars.lit("episode")))
     return frame.with_columns(
         polars.selectors.float().fill_nan(None),
         achieved_return=achieved.fill_nan(None),
