@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from driftrl.config.run import EnvironmentConfig
-from driftrl.envs.pendulum import PendulumState, Scalar, repeated_step
+from driftrl.envs.pendulum import PendulumState, Scalar
 from driftrl.oracles import pendulum
 from driftrl.oracles.dynamic_programming import (
     Grid,
-    Trajectory,
     greedy_rollouts,
     interpolate,
     pad,
@@ -95,23 +94,3 @@ def test_the_refined_optimum_follows_the_path(monkeypatch: pytest.MonkeyPatch) -
         for theta in (path, 8.0, 2.0)
     )
     assert weak < drifting < strong
-    # What it promises is achieved: replay its actions under θ_t.
-    best = pendulum.refine(_played(path), path, 5)
-    state, total = PendulumState(jnp.float32(np.pi), jnp.float32(0.0)), 0.0
-    for action, theta in zip(best.actions, path, strict=True):
-        args = (jnp.float32(action), jnp.float32(theta), 5)
-        state, reward = repeated_step(state, *args)
-        total += float(reward)
-    assert total == pytest.approx(float(best.value), rel=1e-3)
-
-
-def _played(path: np.ndarray) -> Trajectory:
-    """Return the episode of full torque at first, then none."""
-    actions = np.where(np.arange(len(path)) < 3, 1.0, 0.0)
-    state, states = PendulumState(jnp.float32(np.pi), jnp.float32(0.0)), []
-    for action, theta in zip(actions, path, strict=True):
-        states.append([float(part) for part in state])
-        args = (jnp.float32(action), jnp.float32(theta), 5)
-        state, _ = repeated_step(state, *args)
-    angle, speed = np.array(states).T
-    return Trajectory(actions, PendulumState(angle, speed), np.array(-1e9))  # pyright: ignore[reportArgumentType]

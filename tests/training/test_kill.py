@@ -85,14 +85,21 @@ def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) 
 
 
 @pytest.mark.kill
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("background", [False, True])
-def test_twenty_kills_of_a_machine_that_never_stops(
-    tiny_deep: RunConfig, tmp_path: Path, background: bool
+@pytest.mark.parametrize(
+    ("background", "kills"),
+    [
+        (True, 1),
+        pytest.param(False, 20, marks=pytest.mark.slow),
+        pytest.param(True, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_kills_of_a_machine_that_never_stops(
+    tiny_deep: RunConfig, tmp_path: Path, background: bool, kills: int
 ) -> None:
-    changes = {"continuing": True, "background": background, "episodes": 400}
-    check(overridden(tiny_deep, changes), tmp_path, kills=20)
+    changes = {"continuing": True, "background": background}
+    changes["episodes"] = 80 + 16 * kills
+    check(overridden(tiny_deep, changes), tmp_path, kills)
 
 
 @pytest.mark.kill

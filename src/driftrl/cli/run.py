@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
         return 0
     robot = _connect(options) if options.robot else None
     config = _config(options, flags, robot)
+    config = config.in_segments(options.segment) if options.segment else config
     if robot is not None:
         _check_keeps_pace(config, robot)
     if config.background:  # or an action would wait for what the thread computes
@@ -172,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(flag, metavar=metavar, help=text)
     text = "film episodes 1, N + 1, … and the last"
     parser.add_argument("--video-every", metavar="N", help=text, type=int)
-    text = "with --continuing: decisions of a segment"
+    text = "decisions of a segment; implies --continuing"
     parser.add_argument("--segment", metavar="N", help=text, type=int)
     for flag, text in _SWITCHES.items():
         parser.add_argument(flag, action="store_true", help=text)
@@ -236,20 +237,8 @@ def _config(
         config=(tyro.conf.AvoidSubcommands, tyro.conf.DisallowNone),
     )
     config = replace(config, **{name: getattr(default, name) for name in names})
-    config = _in_segments(config, options)
     check_fits(config)
     return config
-
-
-def _in_segments(config: RunConfig, options: argparse.Namespace) -> RunConfig:
-    require(
-        options.robot is None or not config.continuing,
-        "A robot is driven in episodes: leave out --continuing.",
-    )
-    if options.segment is None:
-        return config
-    require(config.continuing, "--segment needs --continuing.")
-    return config.in_segments(options.segment)
 
 
 def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:

@@ -88,7 +88,7 @@ def run_session(
     elif twin is None and config.evaluation.episodes > 0:
         twin = environment_of(config)
     stopped, resumed = 0, session.number > 1 and not session.machine
-    is_first = True
+    was_warned = not config.continuing
     while session.number <= config.episodes:
         is_pending = session.unlearned is not None  # then nothing is reset
         try:
@@ -115,13 +115,13 @@ def run_session(
                 "A real machine is as worn as it is, and needs nothing."
             )
         stopped, resumed = 0, resumed and is_pending
-        if config.continuing and not session.machine and is_first:
+        if not session.machine and not was_warned:
+            was_warned = True
             warn(
                 f"The state of {config.task!r} can't be restored: after a restart it "
                 "begins at a reset, and the run need not equal an uninterrupted one. "
                 "Give it get_state() and set_state(state)."
             )
-        is_first = False
         if record is not None:
             show(record)
     if (record := session.finish()) is not None:
@@ -135,9 +135,9 @@ def _run_episode(
 ) -> EpisodeRecord | None:
     """Execute episode n, evaluate π_n, then learn from the episode.
 
-    Returns the row that has come to the disk.
     ``twin`` is a second environment of the same kind: π_n is evaluated on it at the
-    same clock values, which is the system of episode n, frozen.
+    same clock values, which is the system of episode n, frozen.  Returns the row that
+    has come to the disk.
     """
     config, return_eval = session.config, None
     try:

@@ -12,7 +12,8 @@ when ``learn`` returns.  Whatever happens in between, ``Session.resume(directory
 on from there.
 
 With ``Session(…, continuing=True, segment=200)`` the machine is never reset: episodes
-are segments of it, and ``learn_beside`` learns from one while the next is running.
+are segments of its life.  With ``background`` too, a thread stores a segment and learns
+from it while the next one runs (``learn_beside`` in place of ``learn``).
 """
 
 import math
