@@ -97,8 +97,8 @@ def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) 
 def test_kills_of_a_machine_that_never_stops(
     tiny_deep: RunConfig, tmp_path: Path, background: bool, kills: int
 ) -> None:
-    changes = {"continuing": True, "background": background}
-    changes["episodes"] = 80 + 16 * kills
+    episodes = 80 + 16 * kills
+    changes = {"continuing": True, "background": background, "episodes": episodes}
     check(overridden(tiny_deep, changes), tmp_path, kills)
 
 
