@@ -236,12 +236,19 @@ def test_a_session_by_hand_in_segments(tmp_path: Path) -> None:
     with Session(config, tmp_path, continuing=True, segment=4, warn=ignore) as session:
         assert session.config.environment.steps == 4
         x = np.zeros(2)
-        for _ in range(3):
+        for n in range(1, 5):
             session.begin_episode()
             for step in range(4):
                 x = 0.9 * x + 0.1 * session.act(x)
                 session.observe(x, -float(x @ x), truncated=step == 3)
-            session.end_episode()
-            session.learn()
+            session.end_episode(machine={"x": x}, events=[{"segment": n}])
+            if n < 4:
+                session.learn()
     with Session.resume(tmp_path, warn=ignore) as session:
-        assert session.number == 4 and session.machine == {}
+        assert session.number == 4 and session.unlearned is not None
+        np.testing.assert_array_equal(session.machine["x"], x)
+    (tmp_path / "pending" / "machine.npz").write_bytes(b"PK")
+    said: list[str] = []
+    with Session.resume(tmp_path, warn=said.append) as session:
+        assert session.number == 4 and session.unlearned is None and len(said) == 1
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 3

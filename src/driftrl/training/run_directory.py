@@ -226,6 +226,8 @@ class RunDirectory:
         if ended.events:
             with (self.path / EVENTS_FILE).open("a") as log:
                 log.writelines(f"{json.dumps(event)}\n" for event in ended.events)
+                log.flush()
+                os.fsync(log.fileno())
         save_checkpoint(self._checkpoints, number, state, decision, ended.machine)
         self._remove_pending()
 
@@ -264,7 +266,7 @@ class RunDirectory:
                 machine = read_arrays((pending / _MACHINE).read_bytes())
                 events = json.loads((pending / _EVENTS).read_bytes())
             return Pending(load_episode(pending, number), theta, machine, events)
-        except (CorruptFile, OSError, ValueError, TypeError, RecursionError) as error:
+        except Exception as error:  # damaged files fail in many ways
             self._warn(f"Episode {number} ended but can't be read: {error}")
             return None
 
