@@ -39,7 +39,7 @@ from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.envs.tasks import configure  # noqa: E402
 from driftrl.memory.episodes import EpisodeMemory  # noqa: E402
 from driftrl.memory.forgetting import Decision  # noqa: E402
-from driftrl.training.run_directory import RunDirectory  # noqa: E402
+from driftrl.training.run_directory import Pending, RunDirectory  # noqa: E402
 from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 
 SIZES = (17, 6)
@@ -109,7 +109,7 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
                 replay = cache.load(data, MARKS[-1])
                 jax.block_until_ready(replay.rows)
             with timed(times, "files and checkpoint"):
-                files.append(row(number), episode, state, Decision(1))
+                files.append(row(number), Pending(episode, 0.0), state, Decision(1))
             if len(data) in MARKS:
                 used[len(data)] = resident_mib()
                 for _ in range(3):

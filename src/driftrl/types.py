@@ -44,6 +44,8 @@ class Episode:
     rewards: Float[np.ndarray, " T"]
     next_obs: Float[np.ndarray, "T S"]
     terminated: bool
+    thetas: Float[np.ndarray, " T"] | None = None
+    """θ of every step, where it drifts within the episode and is known."""
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -87,7 +89,7 @@ class EpisodeRecord:
     episode: int
     """Number n of the episode, from 1."""
     theta: float
-    """Value of the drifting parameter, constant within the episode; NaN if unknown."""
+    """Drifting parameter, its mean if it drifts within the episode; NaN if unknown."""
     steps: int
     """Decisions taken, which is also the number of transitions."""
     return_executed: float

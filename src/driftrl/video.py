@@ -290,6 +290,8 @@ def play(
     if fps is not None:
         positive("--fps", fps)
     policy, learned = newest_policy(directory, config)
+    # A rollout as long as a segment, from a start: it has to end.
+    config = replace(config, continuing=False, background=False)
     number = learned if episode is None else episode
     clock = _clock(directory, config, number)
     if theta is not None:

@@ -78,6 +78,8 @@ def by_hand(
             action, log_prob = draw(obs, k)
             next_obs, reward, bonus = predict(obs, action)
             reward = reward + weight * bonus
+            if state.average_reward is not None:
+                reward = reward - state.average_reward
             total = total + alive * gamma**k * (reward - alpha * log_prob)
             first = log_prob if k == 0 else first
             over = ends(obs, action, next_obs).astype(jnp.float32)
@@ -101,15 +103,20 @@ def far(obs: Array, action: Array, next_obs: Array) -> Array:
     return jnp.abs(next_obs[0]) > 1.0
 
 
-@pytest.mark.parametrize("ends", [never_terminates, far], ids=["absent", "known"])
+@pytest.mark.parametrize(
+    ("ends", "average"),
+    [(never_terminates, None), (far, None), (far, 0.4)],
+    ids=["absent", "known", "centered"],
+)
 def test_loss_target_and_gradient_by_hand(
-    ends: Termination, monkeypatch: pytest.MonkeyPatch
+    ends: Termination, average: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = initial()
     state = replace(
         state,
         critics=jax.tree.map(lambda leaf: leaf + 0.05, state.critics),
         value_range=jnp.asarray([-30.0, 10.0]),
+        average_reward=None if average is None else jnp.asarray(average),
     )
     seen: dict[str, Any] = {}
     regress, improve = sac.regress, sac.improve

@@ -34,6 +34,7 @@ def probe(
     next_obs: Callable[[np.ndarray], Any],
     terminated: Callable[[np.ndarray], Any],
     log_alpha: float | None = None,
+    config: SACConfig = PROBE,
 ) -> SACState:
     """Learn from states ±1 and random actions; the rest are functions of them."""
     generator = np.random.default_rng(0)
@@ -49,12 +50,12 @@ def probe(
         next_obs=column(next_obs(obs)),
         terminated=column(terminated(obs))[:, 0],
     )
-    start = sac.init(1, 1, PROBE, key=jax.random.key(0))
+    start = sac.init(1, 1, config, key=jax.random.key(0))
     if log_alpha is not None:
         start = replace(start, log_temperature=jnp.float32(log_alpha))
     first, size = (jnp.asarray(number, jnp.int32) for number in (0, ROWS))
     replay = DeviceReplay(data, first, size, data.obs[:1])
-    return sac.train(start, replay, 600, PROBE, jax.random.key(7))[0]
+    return sac.train(start, replay, 600, config, jax.random.key(7))[0]
 
 
 def q_of(state: SACState, obs: float) -> np.ndarray:
@@ -82,6 +83,16 @@ def test_probe_future_that_never_ends() -> None:
     # 1 + γ + γ² + … = 2; every episode that was cut short looks like this.
     state = probe(lambda obs, action: 1.0, stay, lasts)
     np.testing.assert_allclose(q_of(state, 1.0), 2.0, atol=0.15)
+
+
+def test_probe_reward_above_the_average() -> None:
+    # 3 and 1 in turn for ever: 1 − γ + γ² − … = 1/(1 + γ) above the average, or below.
+    turns = lambda obs: -obs
+    centering = replace(PROBE, centering=True)
+    state = probe(lambda obs, action: 2.0 + obs, turns, lasts, config=centering)
+    assert float(state.average_reward) == pytest.approx(2.0, abs=0.1)  # pyright: ignore[reportArgumentType]
+    np.testing.assert_allclose(q_of(state, 1.0), 2 / 3, atol=0.1)
+    np.testing.assert_allclose(q_of(state, -1.0), -2 / 3, atol=0.1)
 
 
 def test_probe_discount() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import driftrl
 from driftrl.analysis.load import planned_names, read_results
+from driftrl.analysis.panels import panels_of
 from driftrl.config.run import RunConfig
 from driftrl.errors import CorruptFile, InputError
 from driftrl.records import COLUMNS
@@ -303,3 +304,22 @@ def test_no_oracle_for_a_run_without_theta(tmp_path: Path) -> None:
     rows = [record(1, theta=float("nan"))]
     results = read_results(write_run(tmp_path / "run", rows), oracle=unit_oracle)
     assert results.frame["optimal_return"].to_list() == [None]
+
+
+def test_regret_of_continuing_runs_is_that_of_the_average_reward(
+    tmp_path: Path,
+) -> None:
+    """A segment that a fall has cut short is compared with as many steps."""
+    rows = [
+        record(1, steps=40, return_executed=-100.0, theta=2.0),
+        record(2, steps=10, return_executed=-30.0, theta=3.0),
+    ]
+    write_run(tmp_path, rows, continuing=True)
+    frame = driftrl.load(tmp_path, oracle=lambda theta: -0.5 * theta)
+    assert frame["optimal_return"].to_list() == [-40.0, -15.0]
+    assert frame["cumulative_regret"].to_list() == [60.0, 75.0]
+    assert driftrl.load(tmp_path)["regret"].to_list() == [100.0, 30.0]
+    figure = driftrl.plot.regret(frame)
+    assert figure.get_supxlabel().startswith("Segment")
+    assert panels_of(frame)["returns"].title == "Return of a segment"
+    assert "all segments so far" in panels_of(frame)["regret"].caption

@@ -6,8 +6,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from driftrl.config.task import Task
-from driftrl.drift.schedules import Constant, Step
-from driftrl.envs.drifting import DriftingEnv, freeze, make_env
+from driftrl.drift.schedules import Constant, Linear, Step
+from driftrl.envs.drifting import DriftingEnv, freeze, make_env, make_plant
 from driftrl.presets.tasks import TASKS
 from rollout import moves, play, same
 
@@ -37,6 +37,29 @@ def test_theta_and_seed_give_the_trajectory_again_bit_for_bit(task: Task) -> Non
     assert same(weaker, play(freeze(task.name, 0.5 * task.nominal), actions))
     noisy = task.environment.start != "hanging"
     assert same(first, play(env, actions, seed=8, episode=1)) != noisy
+
+
+@pytest.mark.parametrize("task", EVERY)
+def test_theta_drifts_within_an_episode(task: Task) -> None:
+    """The same as setting the parameter of the plant by hand before a step."""
+    drift = Linear(task.nominal, 0.5 * task.nominal, start=1, duration=11)
+    every, clock, actions = 3, 4, moves(8, task.action_size)
+    env = make_env(task.name, drift=drift, clock="steps", drift_every=every)
+    plant = make_plant(task, task.environment)
+    parameter, by_hand, thetas = task.environment.parameter, [], []
+    plant.set_parameters({parameter: drift(3)})
+    obs, _ = plant.reset(seed=7)
+    for t, action in enumerate(actions, start=clock):
+        thetas.append(drift(t - t % every))
+        plant.set_parameters({parameter: thetas[-1]})
+        obs, reward, *over, _ = plant.step(action)
+        by_hand.append((obs, reward, *over))
+    env.reset(seed=7, options={"episode": 1, "steps": clock})
+    assert len(set(thetas)) == 3
+    for action, expected, theta in zip(actions, by_hand, thetas, strict=True):
+        obs, reward, terminated, truncated, info = env.step(action)
+        assert info["theta"] == env.theta == theta
+        assert same([(obs, reward, terminated, truncated)], [expected])
 
 
 @pytest.mark.parametrize("task", EVERY)

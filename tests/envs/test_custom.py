@@ -66,6 +66,17 @@ class SettablePress(Press):
         return np.array([0.0, self.mass], np.float32), {}
 
 
+def test_a_setter_is_called_every_few_steps() -> None:
+    press = SettablePress()
+    drift = Linear(3.0, 1.0, start=0, duration=8)
+    env = DriftingEnv(plant(press), {"mass": drift}, "steps", every=2)
+    env.reset(options={"episode": 2, "steps": 4})
+    press.values.clear()
+    for _ in range(5):
+        env.step(np.zeros(2))
+    assert [values["mass"] for values in press.values] == [drift(4), drift(6), drift(8)]
+
+
 def limited_press() -> gymnasium.Env[Any, Any]:
     return TimeLimit(SettablePress(), 7)
 

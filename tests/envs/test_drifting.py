@@ -11,6 +11,7 @@ import pytest
 from driftrl.config.run import EnvironmentConfig
 from driftrl.drift.schedules import Constant, Join, RandomWalk, Schedule, Step
 from driftrl.envs.drifting import freeze, make_env
+from driftrl.envs.plant import Signals
 from driftrl.errors import InputError
 from rollout import moves, play
 
@@ -91,6 +92,15 @@ def test_a_schedule_that_comes_to_what_is_not_allowed_is_refused_at_once(
     assert schedule(1) >= 0  # the first episode is possible
     with pytest.raises(InputError, match=r"received -1\.0"):
         make_env("pendulum", ONCE, schedule)
+
+
+def test_a_delay_that_changes_holds_or_skips_what_is_on_its_way() -> None:
+    signals = Signals()
+    arrived = []
+    for now, delay in enumerate([0, 0, 2, 2, 2, 2, 1, 1, 0]):
+        signals.action_delay = delay
+        arrived.append(int(signals.command(np.array([now]))[0]))
+    assert arrived == [0, 1, 1, 1, 2, 3, 5, 6, 8]
 
 
 @pytest.mark.parametrize(

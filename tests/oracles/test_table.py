@@ -12,6 +12,7 @@ from tests.factories import record
 
 from driftrl.cli.main import main
 from driftrl.config.run import EnvironmentConfig
+from driftrl.drift.schedules import Cyclic
 from driftrl.errors import InputError
 from driftrl.oracles import pendulum, sac, table
 from driftrl.oracles.table import (
@@ -272,6 +273,53 @@ def test_trained_oracle_is_at_least_what_runs_achieved(
     assert values(found) == [-4.0, 0.0]
     with pytest.raises(InputError):
         StoredOracle("pendulum", OTHER, by="dp")
+
+
+def test_drift_within_episodes_has_an_optimum_for_every_clock(
+    computer: Computer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J* depends on the whole path: where it goes up or down has one mean θ."""
+    paths: list[list[float]] = []
+
+    def by_path(path: np.ndarray, environment: EnvironmentConfig) -> Optimum:
+        paths.append(path.tolist())
+        return Optimum(float(path.mean()), float(-path[0]), 0.5, 0.0)
+
+    monkeypatch.setattr(pendulum, "optimal_return", by_path)
+    cyclic = {"kind": "cyclic", "start": 0, "period": 8}
+    moving = {"drift": cyclic, "clock": "steps", "drift_every": 2}
+    environment = {"sim_steps": 20, "action_repeat": 5}
+    rows = [record(n, steps=4, theta=1.5) for n in (1, 2, 3)]
+    settings = {"task": "pendulum", "method": "sombrl", "environment": environment}
+    recorded = Run(Path("a"), {**settings, **moving}, tuple(rows))
+    found = optimal_returns_of_runs([recorded])
+    schedule = Cyclic(start=0, period=8)
+    assert found.by_clock and [one.theta for one in found.entries] == [0.0, 4.0, 8.0]
+    assert paths == [[schedule(t + k) for k in (0, 0, 2, 2)] for t in (0, 4, 8)]
+    assert values(found) == [-2.0, -1.0, -2.0]
+    assert sources(optimal_returns_of_runs([recorded])) == ["cached"] * 3
+    # A plain θ of 4 is another question, and so is the path of another schedule.
+    assert StoredOracle("pendulum", OTHER).missing([4.0]) == [4.0]
+    other = Run(Path("a"), {**recorded.config, "drift_every": 1}, tuple(rows))
+    assert sources(optimal_returns_of_runs([other])) == ["computed"] * 3
+    noisy = {**environment, "noise_std": 0.1}
+    unknown = Run(Path("a"), {**recorded.config, "environment": noisy}, tuple(rows))
+    assert optimal_returns_of_runs([unknown]).entries == ()
+
+
+def test_a_continuing_run_has_the_best_rate_of_a_step() -> None:
+    """Not J* of an episode, which begins at a reset."""
+    rows = [record(n, steps=4, theta=2.0) for n in (1, 2)]
+    settings = {"task": "pendulum", "method": "sombrl", "continuing": True}
+    quiet = Run(Path("a"), {**settings, "environment": {}}, tuple(rows))
+    found = optimal_returns_of_runs([quiet])
+    assert found.per_step and values(found) == [0.0]
+    given = optimal_returns_of_runs([quiet], oracle=lambda theta: -theta)
+    assert given.per_step and values(given) == [-2.0]
+    noisy = {**settings, "environment": {"noise_std": 0.1}}
+    for unknown in (noisy, {**settings, "task": "halfcheetah"}):
+        found = optimal_returns_of_runs([Run(Path("a"), unknown, tuple(rows))])
+        assert found.entries == () and "ρ*" in found.provenance
 
 
 def test_runs_of_different_systems_have_no_common_oracle() -> None:

@@ -85,6 +85,24 @@ def test_kills_of_a_deep_agent(tiny_deep: RunConfig, tmp_path: Path, when: str) 
 
 
 @pytest.mark.kill
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("background", "kills"),
+    [
+        (True, 1),
+        pytest.param(False, 20, marks=pytest.mark.slow),
+        pytest.param(True, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_kills_of_a_machine_that_never_stops(
+    tiny_deep: RunConfig, tmp_path: Path, background: bool, kills: int
+) -> None:
+    episodes = 80 + 16 * kills
+    changes = {"continuing": True, "background": background, "episodes": episodes}
+    check(overridden(tiny_deep, changes), tmp_path, kills)
+
+
+@pytest.mark.kill
 def test_a_worker_ends_with_its_parent(tiny: RunConfig, tmp_path: Path) -> None:
     endless = overridden(tiny, {"episodes": 10_000})
     (tmp_path / "config.toml").write_text(toml_text(to_dict(endless)))

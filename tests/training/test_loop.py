@@ -70,6 +70,24 @@ def test_stored_transitions_follow_the_dynamics_of_their_own_theta(
             np.testing.assert_array_equal(obs, episode.next_obs[step])
 
 
+def test_theta_within_an_episode_is_recorded(tiny: RunConfig, tmp_path: Path) -> None:
+    drift = {"kind": "linear", "start": 4, "duration": 30}
+    changes = {"drift": drift, "clock": "steps", "drift_every": 3}
+    config = overridden(tiny, changes)
+    whole = run(config, tmp_path / "whole")
+    for row in whole:
+        clock = 8 * (row["episode"] - 1)
+        ticks = [t - t % 3 for t in range(clock, clock + 8)]
+        episode = load_episode(tmp_path / "whole" / "memory", row["episode"])
+        np.testing.assert_array_equal(episode.thetas, [config.drift(t) for t in ticks])
+        assert row["theta"] == np.mean([config.drift(t) for t in ticks])
+    with pytest.raises(Stop):
+        loop.run(config, tmp_path / "parts", on_episode=stop_after(2), warn=ignore)
+    assert run(config, tmp_path / "parts", resume=True) == whole
+    with pytest.raises(InputError, match="'steps'"):
+        overridden(tiny, {"drift_every": 3})
+
+
 def test_evaluation_changes_nothing_in_training(
     tiny: RunConfig, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from driftrl.memory.episodes import EpisodeMemory, load_episode
 from driftrl.memory.forgetting import Decision, Evidence, Window
 from driftrl.records import load_run, read_records
 from driftrl.training.checkpoint import load_arrays, save_checkpoint, saved_checkpoints
-from driftrl.training.run_directory import RunDirectory, require_same_run
+from driftrl.training.run_directory import Pending, RunDirectory, require_same_run
 from driftrl.types import Episode
 from factories import TINY, record
 
@@ -71,7 +71,8 @@ class Opened:
 
 def append(files: RunDirectory, number: int) -> None:
     row = record(number, steps=STEPS, return_executed=-number / 3)
-    files.append(row, episode(number), state(number), Decision(1))
+    ended = Pending(episode(number), 0.0)
+    files.append(row, ended, state(number), Decision(1))
 
 
 @pytest.fixture
@@ -314,7 +315,7 @@ def test_only_files_of_runs_are_replaced(tmp_path: Path) -> None:
 
 def test_a_pending_episode_belongs_to_its_system(tmp_path: Path) -> None:
     with Opened(tmp_path, resume=False) as opened:
-        opened.files.save_pending(1, episode(1), 0.25)
+        opened.files.save_pending(1, Pending(episode(1), 0.25))
     with pytest.raises(InputError, match="different run"):
         Opened(tmp_path, overridden(CONFIG, {"forgetting": {"window": 3}}))
     with Opened(tmp_path) as opened:

@@ -169,11 +169,13 @@ def update(
     ``start`` are plain observations.
     """
     settings, steps = config.sac, config.imagination.horizon
-    temperature = jnp.exp(state.log_temperature)
+    temperature, average = jnp.exp(state.log_temperature), state.average_reward
     discounts = settings.discount ** jnp.arange(steps, dtype=start.dtype)[:, None]
 
     def objective(actor: MLP) -> tuple[Array, tuple[Imagined, Array, Array]]:
         seen = imagine(actor, world, start, temperature, drawn.noise)
+        if average is not None:
+            seen = seen._replace(soft=seen.soft - average)
         total = jnp.sum(discounts * seen.alive[:-1] * seen.soft, axis=0)
         q = sac.values(
             state, state.target_critics, seen.last_obs, seen.last_actions, settings
@@ -194,6 +196,8 @@ def update(
     target = target + settings.discount**steps * seen.alive[-1] * end
     # What is imagined after the end says nothing about values.
     alive = seen.alive[:-1]
+    if average is not None:
+        state, _ = sac.centered(state, seen.soft + average, alive)
     usual = jnp.sum(alive * seen.soft) / jnp.sum(alive)
     state = sac.with_range(state, jnp.where(alive > 0, seen.soft, usual), settings)
     obs, actions = start, seen.actions

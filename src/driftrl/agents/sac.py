@@ -9,8 +9,8 @@ critics Q_i with their slow copies Q̄_i and the temperature α (Haarnoja et al.
     temperature log α·(H − H̄),   H = −mean log π(ã|s)
 
 with fresh actions a' ~ π(·|s') and ã ~ π(·|s).  A bonus λ·b is part of the reward, or
-stands beside the entropy.  Only termination ends the future; a truncated transition is
-like any other.
+stands beside the entropy.  With ``centering`` r is what exceeds the average reward.
+Only termination ends the future; a truncated transition is like any other.
 
 ``update`` is one gradient step of everything on one batch, pure and not compiled, so
 that others can scan it over batches of their own.
@@ -47,8 +47,8 @@ LOG_STD_MAX = 2.0
 
 # Of the last layer of bounded critics, which begin in the middle of their range.
 _SMALL_GAIN = 0.01
-# How far the range of bounded critics moves at an update.
-_RANGE_RATE = 1e-3
+# How far the range of bounded critics, or the average reward, moves at an update.
+_RATE = 1e-3
 
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
 Critics = MLP | ResidualMLP
@@ -110,6 +110,8 @@ class SACState(eqx.Module):
     temperature_optimiser: PyTree
     updates: Int[Array, ""]
     """Number of updates so far."""
+    average_reward: Float[Array, ""] | None = None
+    """What is subtracted from rewards, with ``centering``."""
 
 
 class Metrics(NamedTuple):
@@ -156,6 +158,7 @@ def _init_state(actor: MLP, critics: Critics, config: SACConfig) -> SACState:
         log_temperature=log_temperature,
         temperature_optimiser=_temperature_optimiser(config).init(log_temperature),
         updates=jnp.zeros((), jnp.int32),
+        average_reward=jnp.zeros(()) if config.centering else None,
     )
 
 
@@ -246,8 +249,9 @@ def update(
     next_value, log_prob = soft_value(
         state, state.actor, state.target_critics, batch.next_obs, next_noise
     )
-    target = batch.rewards + config.discount * (1.0 - batch.terminated) * next_value
-    state = with_range(state, batch.rewards - temperature * log_prob, config)
+    state, rewards = centered(state, batch.rewards)
+    target = rewards + config.discount * (1.0 - batch.terminated) * next_value
+    state = with_range(state, rewards - temperature * log_prob, config)
     state, critic_loss, q = regress(state, batch.obs, batch.actions, target, config)
 
     def actor_loss_fn(actor: MLP) -> tuple[Array, Array]:
@@ -259,6 +263,21 @@ def update(
     )
     state = improve(state, gradient, entropy, batch.actions.shape[1], config)
     return state, Metrics(critic_loss, actor_loss, q, entropy)
+
+
+def centered(
+    state: SACState,
+    rewards: Float[Array, "*N"],
+    counted: Float[Array, "*N"] | float = 1,
+) -> tuple[SACState, Float[Array, "*N"]]:
+    """Return the rewards without their average, which follows those that count."""
+    if state.average_reward is None:
+        return state, rewards
+    counted = jnp.broadcast_to(jnp.asarray(counted, rewards.dtype), rewards.shape)
+    mean = jnp.sum(counted * rewards) / jnp.sum(counted)
+    rate = jnp.where(state.updates == 0, 1.0, _RATE)
+    average = state.average_reward + rate * (mean - state.average_reward)
+    return replace(state, average_reward=average), rewards - average
 
 
 def values(
@@ -294,7 +313,7 @@ def with_range(
         return state
     quantiles = jnp.quantile(rewards, jnp.asarray([0.01, 0.99]))
     seen = quantiles / max(1.0 - config.discount, 1e-3)
-    rate = jnp.where(state.updates == 0, 1.0, _RANGE_RATE)
+    rate = jnp.where(state.updates == 0, 1.0, _RATE)
     moved = state.value_range + rate * (seen - state.value_range)
     return replace(state, value_range=moved)
 

@@ -14,7 +14,7 @@ import polars as pl
 from plotly import graph_objects as go
 
 from driftrl.analysis.compare import Aggregates
-from driftrl.analysis.panels import Panel, longest_run, theta_changes
+from driftrl.analysis.panels import Panel, longest_run, theta_changes, unit_of
 from driftrl.analysis.statistics import mean, standard_error
 from driftrl.analysis.style import DASHES, INK, MUTED, MethodStyle, translucent
 
@@ -71,13 +71,17 @@ def _figure(height: int, **layout: Any) -> go.Figure:
 
 
 def _stacked_figure(
-    strips: Sequence[tuple[int, dict[str, Any]]], top: int = 10, **episodes: Any
+    strips: Sequence[tuple[int, dict[str, Any]]],
+    top: int = 10,
+    unit: str = "episode",
+    **episodes: Any,
 ) -> go.Figure:
     """Return an empty figure of axes below each other over the same episodes.
 
     Args:
         strips: Height in pixels and style of each vertical axis, from the top.
         top: Pixels above them.
+        unit: What a row is.
         episodes: Style of the horizontal axis.
     """
     inner = sum(height for height, _ in strips) + _GAP_PIXELS * (len(strips) - 1)
@@ -86,7 +90,7 @@ def _stacked_figure(
         inner + top + _MARGIN["b"],
         margin=_MARGIN | {"t": top},
         hovermode="x unified",
-        xaxis=_axis("episode", anchor=last, **episodes),
+        xaxis=_axis(unit, anchor=last, **episodes),
     )
     upper = inner
     for place, (height, style) in enumerate(strips, 1):
@@ -107,7 +111,9 @@ def panel_figure(
     ]
     longest = longest_run(frame)
     ticks = {"dtick": 1} if longest < 10 else {}
-    figure = _stacked_figure(strips, range=[0.5, longest + 0.5], **ticks)
+    figure = _stacked_figure(
+        strips, unit=unit_of(frame), range=[0.5, longest + 0.5], **ticks
+    )
     for place, panel in enumerate(panels, 1):
         axis = f"y{place}" if place > 1 else "y"
         _draw_reference(figure, panel, axis)

@@ -37,7 +37,10 @@ from driftrl.records import (
 )
 
 STUDY_FILE = "study.toml"
-_SYSTEM = ("task", "environment", "drift", "extra_drifts", "clock")
+_SYSTEM = (
+    *("task", "environment", "drift", "extra_drifts", "clock", "drift_every"),
+    *("continuing", "recovery", "event_cost"),
+)
 _NOT_SETTINGS = {"task", "method", "seed", "variant", *BESIDE_SETTINGS}
 _POLARS_TYPE: dict[Any, Any] = {
     int: polars.Int64,
@@ -280,7 +283,10 @@ def _with_problems(runs: Sequence[_Loaded]) -> list[_Loaded]:
 
 def _system(run: Run) -> str:
     """Return everything that two runs must share to be comparable."""
-    table = {section: run.config.get(section) for section in _SYSTEM}
+    # Settings that did not exist yet are those that are off.
+    table = {section: run.config.get(section) or None for section in _SYSTEM}
+    if not table["continuing"]:
+        table["recovery"] = None
     return json.dumps(table, sort_keys=True, default=str)
 
 
@@ -337,6 +343,11 @@ def _frame(runs: Sequence[_Loaded]) -> polars.DataFrame:
             rows.append((*known, *(getattr(record, name) for name in COLUMNS)))
     frame = polars.DataFrame(rows, schema=_SCHEMA, orient="row")
     achieved = polars.coalesce("return_eval", "return_executed")
+    paths = [one.run.directory for one in runs if one.run.config.get("continuing")]
+    if paths:
+        in_segments = polars.col("directory").is_in([str(p.resolve()) for p in paths])
+        unit = polars.when(in_segments).then(polars.lit("segment"))
+        frame = frame.with_columns(unit=unit.otherwise(polars.lit("episode")))
     return frame.with_columns(
         polars.selectors.float().fill_nan(None),
         achieved_return=achieved.fill_nan(None),
@@ -405,10 +416,15 @@ def _joined(
     added = [f"optimal_{name}" for name in ("return", "error", "std")]
     numbers = np.full((3, len(frame)), np.nan)
     problems, thetas = frame["problem"].to_numpy(), frame["theta"].to_numpy()
+    steps = polars.col("steps")
+    clocks = frame.select(steps.cum_sum().over("directory") - steps)["steps"].to_numpy()
+    lengths = frame["steps"].to_numpy()
     for problem, table in tables.items():
         rows = (problems == problem) & np.isfinite(thetas)
+        places = clocks if table.by_clock else thetas
         for index, name in enumerate(("value", "error", "std")):
-            numbers[index, rows] = table.column(name, thetas[rows])
+            scale = lengths[rows] if table.per_step else 1.0
+            numbers[index, rows] = scale * table.column(name, places[rows])
     regret = polars.col("optimal_return") - polars.col("achieved_return")
     total = polars.col("regret").cum_sum().over("directory")
     frame = frame.with_columns(

@@ -105,6 +105,12 @@ def theta_changes(frame: pl.DataFrame) -> list[int]:
     return starts[0] if len(starts) == 1 else sorted(s[0] for s in starts if s)[:1]
 
 
+def unit_of(frame: pl.DataFrame) -> str:
+    """Return what a row is: an episode, or a segment of continuing operation."""
+    units = frame["unit"].unique().to_list() if "unit" in frame.columns else []
+    return "segment" if units == ["segment"] else "episode"
+
+
 def first_episode(frame: pl.DataFrame) -> int:
     """Return the first episode of a frame, which may have been filtered.
 
@@ -204,7 +210,11 @@ def panels_of(frame: pl.DataFrame) -> dict[str, Panel]:
     # Summed again: the frame may begin later than the runs.
     total = pl.col("regret").cum_sum().over("directory").alias("cumulative_regret")
     groups = method_runs(frame.with_columns(span, total))
-    first = first_episode(frame)
+    first, unit = first_episode(frame), unit_of(frame)
+    article = "a" if unit == "segment" else "an"
+    named = lambda text: text.replace("an episode", f"{article} {unit}").replace(
+        "episode", unit
+    )
     theta = _theta_panel(frame, groups)
     panels = {} if theta is None else {"theta": theta}
     for empty in _PANELS:
@@ -216,6 +226,9 @@ def panels_of(frame: pl.DataFrame) -> dict[str, Panel]:
         if is_known and (empty.key != "optimism" or np.ptp(values) != 0):
             panels[empty.key] = replace(
                 empty,
+                title=named(empty.title),
+                axis=named(empty.axis),
+                caption=named(empty.caption),
                 curves=curves,
                 reference=_reference(frame, empty.key),
                 first=first,

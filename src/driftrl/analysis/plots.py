@@ -30,6 +30,7 @@ from driftrl.analysis.panels import (
     panels_of,
     require_one_problem,
     theta_changes,
+    unit_of,
 )
 from driftrl.analysis.regret import methods_of, summarize
 from driftrl.analysis.statistics import mean, standard_error
@@ -183,7 +184,7 @@ def _curve_figure(frame: pl.DataFrame, key: str) -> Figure:
             draw_episodes(axes, frame)
             axes.set_ylabel(_AXIS_LABELS[name])
         figure.align_ylabels(grid)
-        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
+        figure.supxlabel(f"{unit_of(frame).title()} $n$ ({seed_counts(frame)})")
         draw_legend(figure, grid[-1:])
     return figure
 
@@ -206,7 +207,7 @@ def overview(frame: pl.DataFrame) -> Figure:
             axes.set_visible(False)
         for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
             axes.tick_params(labelbottom=True)
-        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
+        figure.supxlabel(f"{unit_of(frame).title()} $n$ ({seed_counts(frame)})")
         draw_legend(figure, grid.flat)
     return figure
 
@@ -253,7 +254,7 @@ def problems(frame: pl.DataFrame) -> Figure:
                     axes.set_ylim(bottom=0)
             shown = [axes for axes in row if axes.get_visible()]
             shown[0].set_ylabel(_AXIS_LABELS[key])
-        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
+        figure.supxlabel(f"{unit_of(frame).title()} $n$ ({seed_counts(frame)})")
         figure.align_ylabels(grid[:, 0])
         draw_legend(figure, grid.flat)
     return figure
@@ -338,7 +339,7 @@ def sweep_returns(frame: pl.DataFrame) -> Figure:
             look = {"ncols": 3, "fontsize": 7, "handlelength": 1, "columnspacing": 0.9}
             axes.legend(title=styles[key].name, alignment="left", **place, **look)
         grid[0].set_ylabel(_AXIS_LABELS["returns"])
-        figure.supxlabel(f"Episode $n$ ({seed_counts(frame)})")
+        figure.supxlabel(f"{unit_of(frame).title()} $n$ ({seed_counts(frame)})")
     return figure
 
 

@@ -126,7 +126,7 @@ def _machine(
         return machine, custom.observation_space
     require(steps is None, "--steps is for an environment of your own.")
     settings = {} if config_file is None else read_settings(config_file)
-    tables = ("environment", "drift", "extra_drifts", "clock")
+    tables = ("environment", "drift", "extra_drifts", "clock", "drift_every")
     changes = {key: settings[key] for key in tables if key in settings}
     config = configure(name, "sombrl", changes)
     env = environment_of(config)

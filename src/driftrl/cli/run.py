@@ -67,8 +67,11 @@ def main(argv: list[str]) -> int:
         return 0
     robot = _connect(options) if options.robot else None
     config = _config(options, flags, robot)
+    config = config.in_segments(options.segment) if options.segment else config
     if robot is not None:
         _check_keeps_pace(config, robot)
+    if config.background:  # or an action would wait for what the thread computes
+        os.environ["NPROC"] = "2"
     out = Path(options.out) if options.out else Path("runs") / config.name
     watch = _watch(options.video_every, config, out)
     if options.resume and not (out / CONFIG_FILE).is_file():
@@ -101,6 +104,7 @@ def main(argv: list[str]) -> int:
 
 def _warn_of_assumed_length(config: RunConfig) -> None:
     is_assumed = is_custom(config.task) and config.environment.sim_steps == STEPS
+    is_assumed &= not config.continuing
     if is_assumed and (notes := task_named(config.task).notes):
         warn(notes)
 
@@ -169,6 +173,8 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(flag, metavar=metavar, help=text)
     text = "film episodes 1, N + 1, … and the last"
     parser.add_argument("--video-every", metavar="N", help=text, type=int)
+    text = "decisions of a segment; implies --continuing"
+    parser.add_argument("--segment", metavar="N", help=text, type=int)
     for flag, text in _SWITCHES.items():
         parser.add_argument(flag, action="store_true", help=text)
     for table, example in _KINDS.items():

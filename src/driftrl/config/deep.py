@@ -82,6 +82,9 @@ class SACConfig:
     """Largest global norm of a gradient."""
     discount: float = 0.99
     """Discount γ per decision."""
+    centering: bool = False
+    """Subtract the average reward from every reward, so that critics hold differences
+    from it alone (Naik et al., 2024): for tasks without an end."""
     tau: float = 0.005
     """τ: how far the target critics move towards the critics at an update."""
     initial_temperature: float = 1.0

@@ -8,7 +8,7 @@ here imports JAX: a command line that only asks for help starts at once.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
@@ -88,7 +88,11 @@ class ExtraDrift:
 
 
 Clock = Literal["episodes", "steps"]
-"""What schedules count: n, or the decisions taken before episode n."""
+"""What schedules count: n, or the decisions taken before episode n, or before a step of
+it where θ drifts within episodes."""
+
+NO_END = 10**12
+"""Decisions that a plant takes without a reset, in continuing operation."""
 
 AgentConfig = GPAgentConfig | EnsembleAgentConfig | SACAgentConfig
 """Any agent that comes with driftrl."""
@@ -112,8 +116,22 @@ class RunConfig:
     drift: Schedule = field(default_factory=Exponential)
     extra_drifts: tuple[ExtraDrift, ...] = ()
     """More parameters that drift at the same time."""
+    continuing: bool = False
+    """Whether the machine is never reset: segments of environment.sim_steps take the
+    place of episodes.  Policies are not evaluated then."""
+    background: bool = False
+    """In continuing operation, whether learning runs beside the next segment, so that
+    the machine never waits; its policy acts one segment later."""
+    recovery: Literal["operator", "policy"] = "operator"
+    """After a fall in continuing operation, a new segment begins where an operator puts
+    the machine, or the policy goes on from where it is."""
+    event_cost: float = 0.0
+    """Subtracted from the reward of a fall in continuing operation."""
     clock: Clock = "episodes"
     """What schedules count: episodes, or decisions taken before the episode."""
+    drift_every: int = 0
+    """Decisions after which θ follows its schedule again, on a clock of steps; 0 if θ
+    is constant within an episode."""
     forgetting: ForgettingRule = field(default_factory=KeepAll)
     agent: AgentConfig = field(default_factory=GPAgentConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -127,12 +145,48 @@ class RunConfig:
             "variant becomes part of a directory's name: at most 100 letters, digits "
             f"and . _ = - only, received {shown(self.variant)}.",
         )
+        at_least("drift_every", self.drift_every, 0)
+        require(
+            self.drift_every == 0 or self.clock == "steps",
+            f"drift_every = {self.drift_every} needs clock = 'steps': within an "
+            f"episode a schedule of {self.clock} does not change.",
+        )
+        at_least("event_cost", self.event_cost, 0)
+        require(
+            self.continuing or not self.background,
+            "background = true needs continuing = true: between episodes there is time "
+            "to learn.",
+        )
+        require(
+            not self.background
+            or isinstance(self.agent, GPAgentConfig)
+            or self.agent.learning.when == "episode",
+            "background = true needs agent.learning.when = 'episode': it learns beside "
+            "the control loop, 'step' within it.",
+        )
         require_rule(self.forgetting)
         require(
             callable(self.drift),
             "drift must be a function of the clock that returns θ, such as Constant(2);"
             f" received {shown(self.drift)}.",
         )
+
+    def in_segments(self, steps: int | None = None) -> "RunConfig":
+        """Return the run in continuing operation, in segments of so many decisions."""
+        environment = self.environment
+        if steps is not None:
+            at_least("segment", steps, 1)
+            sim_steps = steps * environment.action_repeat
+            environment = replace(environment, sim_steps=sim_steps)
+        return replace(self, continuing=True, environment=environment)
+
+    @property
+    def plant_environment(self) -> EnvironmentConfig:
+        """Return the environment as the plant has it: in segments, without an end."""
+        if not self.continuing:
+            return self.environment
+        endless = NO_END * self.environment.action_repeat
+        return replace(self.environment, sim_steps=endless)
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 Such an environment drifts on its own, or by a schedule if its parameters can be set:
 with its method ``set_parameters({name: value})``, which may belong to a wrapper, or
 with a function of the user's, ``setter(env, {name: value})``.  Either is called before
-every reset, with the values of that episode.
+every reset, with the values of that episode, and within it if ``drift_every`` says so.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from driftrl.config.deep import (
     SACConfig,
     SoftResetConfig,
 )
-from driftrl.config.run import EnvironmentConfig, EvaluationConfig
+from driftrl.config.run import NO_END, EnvironmentConfig, EvaluationConfig
 from driftrl.config.task import Task
 from driftrl.drift.schedules import Schedule, Unknown
 from driftrl.envs.plant import Observation, Plant, StepResult
@@ -348,6 +348,15 @@ class GymPlant(Plant):
         self._low = env.action_space.low.astype(np.float64)
         self._high = env.action_space.high.astype(np.float64)
         self._dtype = env.action_space.dtype
+        limit = declared_steps(env)
+        require(
+            limit is None or config.steps < NO_END,
+            f"{name_of(env)!r} truncates itself after {limit} steps, and in continuing "
+            "operation it is never reset: make it without a time limit, such as "
+            "gymnasium.make(…, max_episode_steps=-1).",
+        )
+        methods = ("get_state", "set_state")
+        self._restores = all(map(env.has_wrapper_attr, methods))
         self.observation_space = spaces.Box(-np.inf, np.inf, (observed,), np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (acted,), np.float64)
         self.metadata = env.metadata
@@ -404,6 +413,31 @@ class GymPlant(Plant):
         share = None if mean is None else scaled(mean, self._low, self._high)
         info = {**info, "applied": share}
         return obs, total, bool(terminated), bool(truncated) or late, info
+
+    def get_state(self) -> dict[str, np.ndarray] | None:
+        """Return what the environment's ``get_state()`` does, as arrays, if it has it.
+
+        Its ``set_state(arrays)`` must go on from there.
+        """
+        if not self._restores:
+            return None
+        state = self._env.get_wrapper_attr("get_state")()
+        arrays = {str(name): np.asarray(value) for name, value in dict(state).items()}
+        for name, array in arrays.items():
+            require(
+                array.dtype.kind in "biuf",
+                f"get_state() of {name_of(self._env)!r} must return numbers by name; "
+                f"{name!r} is {array.dtype}.",
+            )
+        return arrays
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Have the environment go on from a state."""
+        self._env.get_wrapper_attr("set_state")(dict(state))
+
+    def reseed(self, seed: int) -> None:
+        """Draw the environment's noise from another seed."""
+        self._env.unwrapped.np_random = np.random.default_rng(seed)
 
     def command(self, action: np.ndarray) -> np.ndarray:
         """Return an action of [−1, 1] in the environment's units."""

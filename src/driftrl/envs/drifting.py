@@ -1,7 +1,7 @@
 """The only place where θ_n is applied.
 
-θ is set from the nominal value at every reset and shown in ``info["theta"]`` only: the
-learner never sees it.
+θ is set from the nominal value at every reset, or every few steps, and shown in
+``info["theta"]`` only: the learner never sees it.
 """
 
 import functools
@@ -19,7 +19,7 @@ from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value
 from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.tasks import task_named, task_of_run
-from driftrl.errors import at_least, require
+from driftrl.errors import EnvironmentFault, at_least, require
 from driftrl.plugins import load_object
 
 Reward = Callable[[Array, Array, Array], Array]
@@ -30,15 +30,20 @@ NextObs = Callable[[Array, Array, Array], Array]
 
 
 class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A plant whose θ_n is applied at the start of episode n.
+    """A plant whose θ_n is applied at the start of episode n, or θ_t within it.
 
-    The clock counts resets, from 1, or the decisions taken before a reset.
+    The clock counts resets, from 1, or the decisions taken before a reset.  With
+    ``every`` = k > 0 it counts all decisions: θ is that of the last multiple of k.
     ``reset(options={"episode": n, "steps": t})`` sets either, which is how a
     resumed run, or a learner that discards an episode, keeps its place.
     """
 
     def __init__(
-        self, plant: Plant, schedules: Mapping[str, Schedule], clock: Clock = "episodes"
+        self,
+        plant: Plant,
+        schedules: Mapping[str, Schedule],
+        clock: Clock = "episodes",
+        every: int = 0,
     ) -> None:
         """Let a plant drift, or ``InputError`` if it can't take a schedule's values.
 
@@ -48,6 +53,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._plant = plant
         self._schedules = dict(schedules)
         self._clock: Clock = clock
+        self._every = every
         self._episode = 0
         self._decisions = 0
         # A value that the plant refuses must show now, not after a hundred episodes.
@@ -61,7 +67,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def theta(self) -> float:
-        """θ of the running episode; NaN if it is unknown."""
+        """θ of the running episode, or of its last step; NaN if it is unknown."""
         return self._theta
 
     @property
@@ -78,19 +84,22 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Advance the clock by one episode, or set it, and apply θ_n."""
-        options = options or {}
+        clock = self._begin(seed, options or {})
+        obs, info = self._plant.reset(seed=seed, options=clock)
+        return obs, {**info, "theta": self._theta}
+
+    def _begin(self, seed: int | None, options: dict[str, Any]) -> dict[str, int]:
         self._episode = options.get("episode", self._episode + 1)
         self._decisions = options.get("steps", self._decisions)
         at_least("options['episode']", self._episode, 1)
         at_least("options['steps']", self._decisions, 0)
         super().reset(seed=seed)
         self._apply_drift()
-        clock = {"episode": self._episode, "steps": self._decisions}
-        obs, info = self._plant.reset(seed=seed, options=clock)
-        return obs, {**info, "theta": self._theta}
+        return {"episode": self._episode, "steps": self._decisions}
 
     def _apply_drift(self) -> None:
         now = max(1, self._episode) if self._clock == "episodes" else self._decisions
+        now -= now % self._every if self._every else 0
         self._thetas = {
             name: value_at(schedule, now) for name, schedule in self._schedules.items()
         }
@@ -98,7 +107,9 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._plant.set_parameters(self._thetas)
 
     def step(self, action: np.ndarray) -> StepResult:
-        """Step the plant; θ stays what it was at the reset."""
+        """Step the plant, at θ of the reset or of this step."""
+        if self._every and self._decisions % self._every == 0:
+            self._apply_drift()
         obs, reward, terminated, truncated, info = self._plant.step(action)
         self._decisions += 1
         info["theta"] = self._theta
@@ -113,6 +124,86 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._plant.close()
 
 
+class ContinuingEnv(DriftingEnv):
+    """A machine that is reset once: then ``reset`` only begins the next segment.
+
+    A step that the plant calls terminated is an event: it costs ``event_cost``, and an
+    operator puts the machine back, or the policy goes on, as ``recovery`` says.
+    """
+
+    def __init__(
+        self, plant: Plant, schedules: Mapping[str, Schedule], config: RunConfig
+    ) -> None:
+        super().__init__(plant, schedules, config.clock, config.drift_every)
+        self._config = config
+        self._obs: Observation | None = None  # what the next segment begins with
+        self._state: Mapping[str, np.ndarray] | None = None  # where, after a restart
+        self.events: list[dict[str, Any]] = []
+        """What happened in the newest segment."""
+
+    @property
+    def machine(self) -> dict[str, np.ndarray]:
+        """Where the machine is, by name; empty if that can't be restored."""
+        if self._obs is None or (state := self._plant.get_state()) is None:
+            return {}
+        return {"obs": self._obs, **{f"plant.{name}": state[name] for name in state}}
+
+    def restore(self, machine: Mapping[str, np.ndarray]) -> None:
+        """Go on at the next ``reset`` from where ``machine`` was."""
+        if "obs" in machine:
+            super().reset(seed=0, options={})
+            self._obs = np.array(machine["obs"])
+            named = [name for name in machine if name.startswith("plant.")]
+            self._state = {name.removeprefix("plant."): machine[name] for name in named}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin a segment where the last one ended; the first at a reset."""
+        self.events, self._fallen = [], False
+        self._left = self._config.environment.steps
+        if self._obs is None:
+            self._obs, info = super().reset(seed=seed, options=options)
+            return self._obs, info
+        self._begin(seed, options or {})
+        # Set in any case: it may compute something, as MuJoCo does, and a resumed run
+        # must equal an uninterrupted one.
+        state = self._plant.get_state() if self._state is None else self._state
+        if state is not None:
+            self._plant.set_state(state)
+            self._plant.reseed(int(self.np_random.integers(2**31)))
+        self._state = None
+        return self._obs, {"theta": self._theta}
+
+    def step(self, action: np.ndarray) -> StepResult:
+        """Step the plant; the last step of a segment is truncated."""
+        obs, reward, terminated, truncated, info = super().step(action)
+        if truncated:
+            raise EnvironmentFault(
+                f"The environment truncated itself after {self._decisions} steps; in "
+                "continuing operation it is never reset. Remove its time limit."
+            )
+        self._left -= 1
+        if terminated and not self._fallen:
+            reward -= self._config.event_cost
+            event = {
+                "segment": self._episode,
+                "step": self._config.environment.steps - self._left,
+                "clock": self._decisions,
+                "event": str(info.get("event", "terminated")),
+                "cost": self._config.event_cost,
+                "recovery": self._config.recovery,
+            }
+            self.events.append(event)
+        self._fallen, self._obs = terminated, obs
+        ended = terminated and self._config.recovery == "operator"
+        if ended:
+            clock = {"episode": self._episode, "steps": self._decisions}
+            seed = int(self.np_random.integers(2**31))
+            self._obs, _ = self._plant.reset(seed=seed, options=clock)
+        return obs, reward, ended, not ended and self._left == 0, info
+
+
 def make_env(
     task: str | Task,
     environment: EnvironmentConfig | None = None,
@@ -120,18 +211,19 @@ def make_env(
     extra_drifts: tuple[ExtraDrift, ...] = (),
     clock: Clock | None = None,
     render_mode: str | None = None,
+    drift_every: int = 0,
 ) -> DriftingEnv:
     """Build the drifting environment of a task, by default with the task's settings."""
     row = task_named(task) if isinstance(task, str) else task
     environment = environment or row.environment
     schedules = schedules_of(row.name, environment, drift or row.drift, extra_drifts)
     plant = make_plant(row, environment, render_mode)
-    return DriftingEnv(plant, schedules, clock or row.clock)
+    return DriftingEnv(plant, schedules, clock or row.clock, drift_every)
 
 
 def environment_of(config: RunConfig, render_mode: str | None = None) -> DriftingEnv:
     """Build the drifting environment of a run."""
-    plant = make_plant(task_of_run(config), config.environment, render_mode)
+    plant = make_plant(task_of_run(config), config.plant_environment, render_mode)
     return drifting(plant, config)
 
 
@@ -140,7 +232,9 @@ def drifting(plant: Plant, config: RunConfig) -> DriftingEnv:
     schedules = schedules_of(
         config.task, config.environment, config.drift, config.extra_drifts
     )
-    return DriftingEnv(plant, schedules, config.clock)
+    if config.continuing:
+        return ContinuingEnv(plant, schedules, config)
+    return DriftingEnv(plant, schedules, config.clock, config.drift_every)
 
 
 def freeze(

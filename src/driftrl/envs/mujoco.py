@@ -39,6 +39,8 @@ _LOST = tuple(
 )
 
 
+_INTEGRATED = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+
 # MuJoCo would log warnings to a file in the current directory; those that matter raise
 # an error in ``MujocoPlant``.
 mujoco.set_mju_user_warning(lambda message: None)
@@ -132,6 +134,21 @@ class MujocoPlant(Plant):
                 f"MuJoCo reports that the simulation of {self._task!r} became "
                 f"unstable ({names})."
             )
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return everything that MuJoCo integrates, and what is on its way."""
+        model, data = self._inner.model, self._inner.data
+        physics = np.zeros(mujoco.mj_stateSize(model, _INTEGRATED))
+        mujoco.mj_getState(model, data, physics, _INTEGRATED)
+        return {"physics": physics, **self._signals.get_state()}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Set it, and compute what follows from it."""
+        model, data = self._inner.model, self._inner.data
+        mujoco.mj_setState(model, data, state["physics"], _INTEGRATED)
+        mujoco.mj_forward(model, data)
+        self._time = data.time
+        self._signals.set_state(state)
 
     def render(self) -> Any:
         """Return or show the picture that MuJoCo draws."""

@@ -171,6 +171,14 @@ class PendulumPlant(Plant):
             self._inner.state = np.array([angle, np.clip(speed, -MAX_SPEED, MAX_SPEED)])
         return self._observe(), total, False, self._left <= 0, {}
 
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return angle and speed."""
+        return {"state": np.array(self._inner.state)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Set angle and speed."""
+        self._inner.state = np.array(state["state"])
+
     def render(self) -> Any:
         """Return or show the picture that Gymnasium draws."""
         return self._inner.render()

@@ -329,7 +329,7 @@ class RCCarPlant(Plant):
         self._advance(np.zeros(6), np.zeros(2), np.zeros(2), np.zeros(6))
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
-        """Set any of ``NOMINAL_THETA``; delays count from the next reset."""
+        """Set any of ``NOMINAL_THETA``."""
         for name, value in values.items():
             if name not in NOMINAL_THETA:
                 raise unknown_name("parameter of the car", name, NOMINAL_THETA)
@@ -384,6 +384,18 @@ class RCCarPlant(Plant):
         self._remembered.append(commanded)
         obs = np.concatenate([sight, *self._remembered])
         return obs, total, False, self._left <= 0, self._flags()
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return pose and velocity, and the commands on their way and remembered."""
+        remembered = np.array(self._remembered)
+        signals = self._signals.get_state()
+        return {"state": self._state, "remembered": remembered, **signals}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Set them."""
+        self._state = np.array(state["state"])
+        self._remembered = deque(state["remembered"], maxlen=REMEMBERED)
+        self._signals.set_state(state)
 
     def render(self) -> Any:
         """Return the picture from above, if the render mode is "rgb_array"."""

@@ -276,6 +276,8 @@ def save_episode(
     arrays: dict[str, Any] = {
         name: np.asarray(getattr(episode, name), precision) for name in _ARRAYS
     }
+    if episode.thetas is not None:
+        arrays["thetas"] = np.asarray(episode.thetas, np.float64)
     np.savez(content, **arrays, terminated=np.bool_(episode.terminated))
     path = episode_file(directory, number)
     write_atomically(path, content.getvalue())
@@ -333,4 +335,7 @@ def _decoded(content: bytes) -> Episode:
         and rewards == obs[:1] == actions[:1]
     ):
         raise ValueError("the arrays do not fit together")
-    return Episode(**arrays, terminated=bool(terminated))
+    thetas = archive.get("thetas")
+    if thetas is not None and (thetas.shape != rewards or thetas.dtype != np.float64):
+        raise ValueError("thetas does not fit the steps")
+    return Episode(**arrays, terminated=bool(terminated), thetas=thetas)

@@ -5,7 +5,8 @@ Backward over the number k of steps that are left, on a grid of states::
     V_0(s)     = 0
     V_{k+1}(s) = max_{a ∈ [−1, 1]}  r(s, a, θ) + V_k(f(s, a, θ))
 
-where f and r hold the action for ``repeat`` simulator steps.
+where f and r hold the action for ``repeat`` simulator steps.  θ is that of the whole
+episode, or of every step of it: V_{k+1} then has θ of step D − 1 − k.
 
 Between the points of the grid V is interpolated by cubic convolution, limited to the
 values at the corners of the cell: V has cliffs, beside which a plain cubic overshoots,
@@ -14,6 +15,7 @@ V(φ, ω) = V(−φ, −ω), so only φ ≥ 0 is computed.  θ is an argument of
 program, the grid is not.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import NamedTuple
@@ -26,6 +28,8 @@ from driftrl.envs.pendulum import MAX_SPEED, PendulumState, Scalar, repeated_ste
 
 Padded = Float[Array, "P_padded W_padded"]
 """A table with a margin, as ``pad`` makes it."""
+Advance = Callable[[PendulumState, Scalar, Scalar, int], tuple[PendulumState, Scalar]]
+"""(state, action, θ, repeat) ↦ next state and reward; symmetric, as the pendulum is."""
 
 TURN = 2.0 * jnp.pi
 SEARCHED_ACTIONS = 101  # by the greedy policy: one state at a time, so it may be finer
@@ -109,10 +113,15 @@ def interpolate(padded: Padded, state: PendulumState) -> Scalar:
 
 
 def action_value(
-    padded: Padded, state: PendulumState, action: Scalar, theta: Scalar, repeat: int
+    padded: Padded,
+    state: PendulumState,
+    action: Scalar,
+    theta: Scalar,
+    repeat: int,
+    advance: Advance = repeated_step,
 ) -> Scalar:
     """Q(s, a) = r(s, a, θ) + V(f(s, a, θ)) for the V of a padded table."""
-    after, reward = repeated_step(state, action, theta, repeat)
+    after, reward = advance(state, action, theta, repeat)
     return reward + interpolate(padded, after).astype(reward.dtype)
 
 
@@ -146,6 +155,7 @@ def _backup(
     theta: Scalar,
     grid: Grid,
     repeat: int,
+    advance: Advance,
 ) -> Float[Array, "P W"]:
     """Return V_{k+1} from V_k; ``transitions`` are those of the grid's actions."""
     padded = pad(table)
@@ -156,7 +166,7 @@ def _backup(
     refined = jax.vmap(refined_argmax, in_axes=(1, None))(values, actions)
 
     def value(state: PendulumState, action: Scalar) -> Scalar:
-        return action_value(padded, state, action, theta, repeat)
+        return action_value(padded, state, action, theta, repeat, advance)
 
     of_refined = jax.vmap(value)(_half_turn(grid, theta.dtype), refined)
     best = jnp.maximum(values.max(axis=0), of_refined)
@@ -172,31 +182,49 @@ class Values(NamedTuple):
     """V_0 … V_{D−1}."""
 
 
-@partial(jax.jit, static_argnames=("grid", "repeat", "steps"))
-def value_tables(theta: Scalar, *, grid: Grid, repeat: int, steps: int) -> Values:
-    """Return V_0 … V_D for D steps, in the precision of θ."""
+@partial(jax.jit, static_argnames=("grid", "repeat", "steps", "advance"))
+def value_tables(
+    theta: Float[Array, "*D"],
+    *,
+    grid: Grid,
+    repeat: int,
+    steps: int,
+    advance: Advance = repeated_step,
+) -> Values:
+    """Return V_0 … V_D for D steps at one θ, or θ_0 … θ_{D−1}, in its precision."""
     actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
     states = _half_turn(grid, theta.dtype)
-    advance = partial(repeated_step, theta=theta, repeat=repeat)
-    of_states = jax.vmap(lambda state, action: advance(state, action), (0, None))
-    # Where an action leads does not depend on k: computed once, not in every backup.
-    transitions = jax.lax.map(partial(of_states, states), actions)
 
-    def body(table: Array, _: None) -> tuple[Array, Array]:
-        return _backup(table, transitions, theta, grid, repeat), table
+    def transitions(theta: Scalar) -> tuple[PendulumState, Float[Array, "A S"]]:
+        of_state = lambda state, action: advance(state, action, theta, repeat)
+        of_states = jax.vmap(of_state, (0, None))
+        return jax.lax.map(partial(of_states, states), actions)
+
+    # Where an action leads does not depend on k: computed once, not in every backup.
+    always = transitions(theta) if theta.ndim == 0 else None
+
+    def body(table: Array, later: Scalar | None) -> tuple[Array, Array]:
+        now = theta if later is None else later
+        made = always or transitions(now)
+        return _backup(table, made, now, grid, repeat, advance), table
 
     nothing = jnp.zeros((grid.angles, grid.speeds), theta.dtype)
-    return Values(*jax.lax.scan(body, nothing, None, length=steps))
+    backwards = None if theta.ndim == 0 else theta[::-1]
+    return Values(*jax.lax.scan(body, nothing, backwards, length=steps))
 
 
 def greedy_action(
-    padded: Padded, state: PendulumState, theta: Scalar, repeat: int
+    padded: Padded,
+    state: PendulumState,
+    theta: Scalar,
+    repeat: int,
+    advance: Advance = repeated_step,
 ) -> Scalar:
     """Return the action that maximises Q(s, a), searched finer than on the grid."""
     actions = jnp.linspace(-1.0, 1.0, SEARCHED_ACTIONS, dtype=theta.dtype)
 
     def value(action: Scalar) -> Scalar:
-        return action_value(padded, state, action, theta, repeat)
+        return action_value(padded, state, action, theta, repeat, advance)
 
     values = jax.vmap(value)(actions)
     refined = refined_argmax(values, actions)
@@ -204,14 +232,15 @@ def greedy_action(
     return jnp.where(better, refined, actions[jnp.argmax(values)])
 
 
-@partial(jax.jit, static_argnames="repeat")
+@partial(jax.jit, static_argnames=("repeat", "advance"))
 def greedy_rollouts(
     tables: Float[Array, "D P W"],
     starts: PendulumState,
     forced: Float[Array, "B D"],
-    theta: Scalar,
+    theta: Float[Array, "*D"],
     *,
     repeat: int,
+    advance: Advance = repeated_step,
 ) -> Trajectory:
     """Follow the greedy policy from each of B starts on the true dynamics.
 
@@ -220,17 +249,17 @@ def greedy_rollouts(
     """
 
     def decide(
-        states: PendulumState, inputs: tuple[Array, Array]
+        states: PendulumState, inputs: tuple[Array, Array, Array]
     ) -> tuple[PendulumState, tuple[Array, PendulumState, Array]]:
-        table, forced = inputs
+        table, forced, theta = inputs
         padded = pad(table)
-        greedy = jax.vmap(lambda state: greedy_action(padded, state, theta, repeat))
+        greedy = jax.vmap(lambda s: greedy_action(padded, s, theta, repeat, advance))
         actions = jnp.where(jnp.isnan(forced), greedy(states), forced)
-        advance = jax.vmap(lambda state, a: repeated_step(state, a, theta, repeat))
-        after, rewards = advance(states, actions)
+        follow = jax.vmap(lambda state, a: advance(state, a, theta, repeat))
+        after, rewards = follow(states, actions)
         return after, (actions, states, rewards)
 
-    by_step = (tables[::-1], forced.T)
+    by_step = (tables[::-1], forced.T, jnp.broadcast_to(theta, forced.shape[1:]))
     _, (actions, states, rewards) = jax.lax.scan(decide, starts, by_step)
     states = PendulumState(states.angle.T, states.speed.T)
     return Trajectory(actions.T, states, rewards.sum(axis=0))

@@ -57,10 +57,15 @@ def default_grid(repeat: int) -> Grid:
 
 
 def optimal_return(
-    theta: float, environment: EnvironmentConfig, grid: Grid | None = None
+    theta: float | Float[np.ndarray, " D"],
+    environment: EnvironmentConfig,
+    grid: Grid | None = None,
 ) -> Optimum:
-    """Compute J*(θ) of the pendulum, by default on the ``default_grid``."""
-    at_least("The pendulum's torque θ", theta, 0)
+    """Compute J*(θ) of the pendulum, by default on the ``default_grid``.
+
+    θ is that of the whole episode, or of each of its D steps.
+    """
+    at_least("The pendulum's torque θ", float(np.min(theta)), 0)
     repeat, steps = environment.action_repeat, environment.steps
     grid = grid or default_grid(repeat)
     # Single precision: its rounding is far below the error of any grid.
@@ -85,7 +90,7 @@ def optimal_return(
     value = achieved[method]
     error = abs(fine - value) + abs(fine - coarse)
     return Optimum(
-        theta=theta,
+        theta=float(np.mean(theta)),
         value=value,
         error=max(error, LEAST_ERROR * abs(value)),
         method=method,
@@ -106,7 +111,7 @@ def _at_start(table: Float[Array, "P W"]) -> float:
 def _follow(
     tables: Float[Array, "D P W"],
     forced: Float[np.ndarray, "B D"],
-    theta: float,
+    theta: float | Float[np.ndarray, " D"],
     repeat: int,
 ) -> list[Trajectory]:
     """Return the greedy policy's episodes, each once, in double precision."""
@@ -150,15 +155,18 @@ def _variations(
 # Refinement.
 
 
-def refine(trajectory: Trajectory, theta: float, repeat: int) -> Trajectory:
+def refine(
+    trajectory: Trajectory, theta: float | Float[np.ndarray, " D"], repeat: int
+) -> Trajectory:
     """Climb from one noise-free episode to a local optimum of the return."""
     with jax.enable_x64(True):
         trajectory = jax.tree.map(jnp.asarray, trajectory)
+        thetas = jnp.broadcast_to(jnp.float64(theta), trajectory.actions.shape)
         # Without torque there is no regulator: any finite gain will do.
-        gain = jnp.asarray(upright_gain(repeat)) / max(theta, 1e-6)
+        gain = jnp.asarray([upright_gain(repeat)]) / jnp.maximum(thetas, 1e-6)[:, None]
         best = trajectory
         for _ in range(ROUNDS):
-            trajectory = _climb(trajectory, jnp.float64(theta), gain, repeat)
+            trajectory = _climb(trajectory, thetas, gain, repeat)
             gained = float(trajectory.value - best.value)
             best = trajectory if gained > 0 else best
             if gained < MIN_GAIN:
@@ -167,13 +175,16 @@ def refine(trajectory: Trajectory, theta: float, repeat: int) -> Trajectory:
 
 
 def _climb(
-    trajectory: Trajectory, theta: Scalar, gain: Float[Array, " 2"], repeat: int
+    trajectory: Trajectory,
+    theta: Float[Array, " D"],
+    gain: Float[Array, "D 2"],
+    repeat: int,
 ) -> Trajectory:
     """Run L-BFGS-B once, with feedback from when the pendulum stays near upright."""
     start = PendulumState(*(series[0] for series in trajectory.states))
     near = np.asarray(jax.vmap(_near_upright)(trajectory.states))
     caught = np.logical_and.accumulate(near[::-1])[::-1]
-    feedback = jax.vmap(_feedback, (0, None))(trajectory.states, gain)
+    feedback = jax.vmap(_feedback)(trajectory.states, gain)
     offsets = np.asarray(trajectory.actions) - np.where(caught, feedback, 0.0)
 
     def run(offsets: np.ndarray) -> tuple[Trajectory, Array]:
@@ -201,22 +212,23 @@ def _episode(
     offsets: Float[Array, " D"],
     caught: Bool[Array, " D"],
     start: PendulumState,
-    theta: Scalar,
-    gain: Float[Array, " 2"],
+    theta: Float[Array, " D"],
+    gain: Float[Array, "D 2"],
     repeat: int,
 ) -> tuple[Scalar, Trajectory]:
     """Return the return of the offsets u_t, and the episode."""
 
     def decide(
-        state: PendulumState, inputs: tuple[Array, Array]
+        state: PendulumState, inputs: tuple[Array, Array, Array, Array]
     ) -> tuple[PendulumState, tuple[Scalar, PendulumState, Scalar]]:
-        offset, caught = inputs
+        offset, caught, theta, gain = inputs
         feedback = jnp.where(caught, _feedback(state, gain), 0.0)
         action = jnp.clip(offset + feedback, -1.0, 1.0)
         after, reward = repeated_step(state, action, theta, repeat)
         return after, (action, state, reward)
 
-    _, (actions, states, rewards) = jax.lax.scan(decide, start, (offsets, caught))
+    by_step = (offsets, caught, theta, gain)
+    _, (actions, states, rewards) = jax.lax.scan(decide, start, by_step)
     value = rewards.sum()
     return value, Trajectory(actions, states, value)
 

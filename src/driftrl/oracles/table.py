@@ -6,6 +6,12 @@ programming computes each θ of the pendulum, from the hanging start without noi
 anything else SAC is trained on a grid of θ with linear interpolation in between, and J*
 is at least the best return that a run has achieved.
 
+In continuing operation J* of a segment is ρ*(θ) times its steps, ρ* the best average
+reward of a step: 0 for a pendulum without noise, given by the user, or unknown.
+
+Where θ drifts within episodes, J* depends on all values it takes: dynamic programming
+computes it for each clock at which an episode began; elsewhere it is unknown.
+
 Nothing here imports JAX until a value has to be computed.
 """
 
@@ -13,6 +19,7 @@ import json
 import math
 import os
 import warnings
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,8 +32,9 @@ import polars
 from jaxtyping import Float
 
 from driftrl.config.deep import SACConfig
-from driftrl.config.run import EnvironmentConfig
+from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict
+from driftrl.drift.schedules import Schedule, value_at
 from driftrl.envs.custom import is_custom
 from driftrl.envs.tasks import task_named
 from driftrl.errors import InputError, require
@@ -59,6 +67,7 @@ class Optimum:
     """The best expected return at one θ, and how it was obtained."""
 
     theta: float
+    """θ; where it drifts within the episode, the clock at which that began."""
     value: float
     """J*(θ): the best return that was achieved."""
     error: float
@@ -88,6 +97,10 @@ class OracleTable:
     entries: tuple[Optimum, ...]
     provenance: str
     """How the values were obtained, or why there are none."""
+    by_clock: bool = False
+    """Whether θ drifts within episodes: then the clock takes the place of θ."""
+    per_step: bool = False
+    """Whether the values are ρ*(θ), of a step and not of an episode."""
 
     def lookup(self, theta: float) -> Optimum:
         """Return the entry of θ, which must be in the table."""
@@ -176,6 +189,10 @@ class SACOracleSettings:
         return (self.steps - self.random_steps) // self.evaluate_every
 
 
+_ONLY_PENDULUM = (
+    "θ drifts within episodes, for which J* is known on the pendulum alone, from the "
+    "hanging start without noise."
+)
 _LONG = SACOracleSettings(
     seeds=1,
     steps=60_000,
@@ -191,6 +208,35 @@ _LONG = SACOracleSettings(
 )
 
 
+@dataclass(frozen=True)
+class ThetaPath:
+    """θ at the steps of an episode, within which it drifts."""
+
+    schedule: Schedule
+    every: int
+    steps: int
+
+    @classmethod
+    def of(cls, run: Run) -> "ThetaPath | None":
+        """Return how θ of a run drifts within episodes; None if it does not."""
+        if not run.config.get("drift_every"):
+            return None
+        names = ("task", "method", "environment", "drift", "clock", "drift_every")
+        settings = {name: run.config[name] for name in names if name in run.config}
+        config = from_dict(RunConfig, settings)
+        return cls(config.drift, config.drift_every, config.environment.steps)
+
+    def thetas(self, clock: float) -> Float[np.ndarray, " D"]:
+        """Return θ of every step of an episode that begins at a clock."""
+        steps = range(int(clock), int(clock) + self.steps)
+        return np.array([value_at(self.schedule, t - t % self.every) for t in steps])
+
+    @property
+    def checksum(self) -> str:
+        """Eight digits that tell apart files of different drifts."""
+        return f"{zlib.crc32(repr((self.schedule, self.every)).encode()):08x}"
+
+
 class StoredOracle:
     """J*(θ) of one task in one environment: files first, then a computation."""
 
@@ -201,6 +247,7 @@ class StoredOracle:
         *,
         by: By | None = None,
         shipped: Path = SHIPPED,
+        path: ThetaPath | None = None,
     ) -> None:
         row = task_named(task)
         deterministic = environment.start == "hanging" and environment.noise_std == 0
@@ -222,6 +269,10 @@ class StoredOracle:
             for name, value in asdict(environment).items()
             if value != usual[name]
         ]
+        if path is not None:
+            require(self.by == "dp", f"Task {task!r}: {_ONLY_PENDULUM}")
+            changed.append(f"-drift={path.checksum}")
+        self._path = path
         name = row.plant if self.by == "dp" else task
         file = f"{self.by}-{name}{''.join(changed)}.json"
         self.cache_file = cache_directory() / "oracles" / file
@@ -248,7 +299,8 @@ class StoredOracle:
             known = [one for one in on_grid if one is not None]
             known = _running_maximum(known) if self.monotone else known
         entries = tuple(_interpolated(known, theta) for theta in thetas)
-        return OracleTable(entries, self._provenance(entries))
+        by_clock = self._path is not None
+        return OracleTable(entries, self._provenance(entries), by_clock)
 
     def _grid(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* is computed in order to know it at ``thetas``."""
@@ -264,7 +316,9 @@ class StoredOracle:
             if self.by == "dp":
                 from driftrl.oracles import pendulum
 
-                optimum = pendulum.optimal_return(theta, self.environment)
+                here = theta if self._path is None else self._path.thetas(theta)
+                optimum = pendulum.optimal_return(here, self.environment)
+                optimum = replace(optimum, theta=theta)
             else:
                 from driftrl.oracles import sac
 
@@ -430,14 +484,25 @@ def optimal_returns_of_runs(
     if any(run.config.get("extra_drifts") for run in runs):
         reason = "There is no oracle where more than one parameter drifts."
         return OracleTable((), reason)
+    continuing = any(run.config.get("continuing") for run in runs)
     if oracle is not None:
-        return given_optimal_returns(oracle, thetas.tolist())
+        table = given_optimal_returns(oracle, thetas.tolist())
+        return replace(table, per_step=continuing)
     systems = {_system_of(run) for run in runs}
     require(len(systems) == 1, f"One oracle cannot serve {len(systems)} environments.")
     (system,) = systems
     if isinstance(system, str):
         return OracleTable((), system)
+    if continuing:
+        return _best_rates(*system, thetas)
+    path = ThetaPath.of(runs[0])
     stored = StoredOracle(*system)
+    if path is not None:
+        if stored.by != "dp":
+            return OracleTable((), _ONLY_PENDULUM)
+        stored = StoredOracle(*system, path=path)
+        lengths = [[row.steps for row in run.records] for run in runs]
+        thetas = np.concatenate([np.cumsum([0.0, *steps])[:-1] for steps in lengths])
     table = stored.table(thetas, progress)
     if stored.by == "dp":
         return table
@@ -448,6 +513,24 @@ def optimal_returns_of_runs(
     ]
     achieved = _achieved([*runs, *same_system])
     return table.with_floor(*achieved, monotone=stored.monotone)
+
+
+def _best_rates(
+    task: str, environment: EnvironmentConfig, thetas: Float[np.ndarray, " N"]
+) -> OracleTable:
+    """Return ρ*(θ) where it is known without a computation."""
+    is_quiet = task_named(task).plant == "pendulum" and environment.noise_std == 0
+    if not is_quiet or thetas.min() <= 0:
+        return OracleTable(
+            (),
+            "ρ*(θ) is not known for this machine in continuing operation; name it: a "
+            "function of θ, 'module:function' or a CSV file with the columns theta and "
+            "value, the best average reward of a step.",
+        )
+    reason = "at rest upright, where any torque brings it in the end"
+    entries = (Optimum(theta, 0.0, 0.0, method=reason) for theta in _distinct(thetas))
+    text = f"ρ*(θ), the best average reward of a step, is 0: {reason}."
+    return OracleTable(tuple(entries), text, per_step=True)
 
 
 def _system_of(run: Run) -> tuple[str, EnvironmentConfig] | str:

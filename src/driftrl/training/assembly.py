@@ -34,6 +34,8 @@ def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Age
     if functions is None:
         task, environment = task_of_run(config), config.environment
         end, reward = known_end(task, environment), known_reward(task, environment)
+        if config.continuing and config.recovery == "policy":
+            end = None  # a fall is not the end of anything
         functions = TaskFunctions(end, reward, known_next_obs(task))
     settings = config.agent
     if isinstance(settings, GPAgentConfig):

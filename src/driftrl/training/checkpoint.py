@@ -6,7 +6,7 @@ The newest two are kept, so that one damaged checkpoint costs one episode.
 import dataclasses
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from driftrl.memory.forgetting import Decision
 T = TypeVar("T")
 KEPT = 2
 _FIRST, _COLUMNS = "first_retained", "forgetting_columns"
+_MACHINE = "machine."
 
 
 class OtherState(CorruptFile):
@@ -84,11 +85,16 @@ def _restored(old: Any, stored: np.ndarray) -> Any:
 
 
 def save_checkpoint(
-    directory: Path, episodes: int, state: Any, decision: Decision
+    directory: Path,
+    episodes: int,
+    state: Any,
+    decision: Decision,
+    machine: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write the state after ``episodes`` episodes, and drop all but the newest two.
 
-    ``decision`` says which episodes it was learned from.
+    ``decision`` says which episodes it was learned from, and ``machine`` where the
+    machine was, if that can be restored.
     """
     content = io.BytesIO()
     text = json.dumps(dict(decision.columns)).encode()
@@ -96,6 +102,7 @@ def save_checkpoint(
         **flatten(state),
         _FIRST: np.asarray(decision.first),
         _COLUMNS: np.frombuffer(text, np.uint8),
+        **{_MACHINE + name: array for name, array in (machine or {}).items()},
     }
     np.savez(content, **arrays)
     directory.mkdir(exist_ok=True)
@@ -128,6 +135,13 @@ def load_checkpoint(directory: Path, episodes: int, template: T) -> tuple[T, Dec
         return state, Decision(first, columns=columns)
     except (ValueError, KeyError, TypeError) as error:
         raise OtherState(_damage(_file(directory, episodes), error)) from error
+
+
+def load_machine(directory: Path, episodes: int) -> dict[str, np.ndarray]:
+    """Return where the machine was after ``episodes``; empty if that is unknown."""
+    arrays = load_arrays(directory, episodes) if episodes else {}
+    known = (name for name in arrays if name.startswith(_MACHINE))
+    return {name.removeprefix(_MACHINE): arrays[name] for name in known}
 
 
 def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:

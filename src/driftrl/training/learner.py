@@ -11,6 +11,7 @@ It writes nothing: a ``Session`` is a learner with files.
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -45,6 +46,10 @@ from driftrl.types import Data, Episode, EpisodeRecord, Transition
 
 Observation = Float[np.ndarray, " S"]
 _ROUNDING = 1e-3  # of applied actions, such as those of a log with three digits
+Theta = float | Sequence[float] | np.ndarray
+"""θ of an episode, or of every step of it."""
+Learned = tuple[State, Decision, Policy]
+"""A state, which episodes it was learned from, and its policy."""
 
 
 @dataclass
@@ -87,6 +92,8 @@ class Learner:
         self._running: _Running | None = None
         self._unlearned: tuple[Episode, float] | None = None  # with its θ
         self._record: EpisodeRecord | None = None  # of that, once it is in the memory
+        self._lag = 0  # newest episodes that π_n could not learn from
+        self._carry: Carry | None = None  # what the policy goes on from, if it does
         self._began = time.perf_counter()
         self.memory = memory
         self.state = state
@@ -129,7 +136,7 @@ class Learner:
         self._began = time.perf_counter()
         self._running = _Running(
             policy=self.policy,
-            carry=self.policy.begin(),
+            carry=self.policy.begin() if self._carry is None else self._carry,
             transitions=[],
             state=self.state,
             online=self._agent.begin_online(self._retained),
@@ -197,11 +204,12 @@ class Learner:
         )
         self._running = None
 
-    def end_episode(self, *, theta: float = math.nan) -> Episode:
+    def end_episode(self, *, theta: Theta = math.nan) -> Episode:
         """End episode n and return it; ``learn`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if it is known.
+            theta: The drifting parameter, for the record, if it is known: one value,
+                or that of every step.
         """
         running = self._require_running("end_episode")
         rows = running.transitions
@@ -215,9 +223,15 @@ class Learner:
             rewards=np.array([row.reward for row in rows]),
             next_obs=np.stack([row.next_obs for row in rows]),
             terminated=rows[-1].terminated,
+            thetas=np.array(theta, np.float64) if np.ndim(theta) else None,
+        )
+        require(
+            episode.thetas is None or episode.thetas.shape == (len(rows),),
+            f"theta must be one number or one for each of the {len(rows)} steps; "
+            f"received shape {np.shape(theta)}.",
         )
         self._running, self.state = None, running.state
-        self._unlearned = (episode, theta)
+        self._unlearned = (episode, float(np.mean(theta)))
         return episode
 
     def add_episode(
@@ -307,31 +321,42 @@ class Learner:
         if self._record is None:  # else the last call was interrupted after this
             self._record = self._row(episode, theta, return_eval)
             self.memory.append(episode, EpisodeSummary.of(self._record))
-        following = self.number
-        self.decision = decide(self.forgetting, following, self.memory.evidence)
-        context = LearnContext(
-            episode=following,
-            steps=self._steps,
-            collected=len(episode),
-            turned_over=self.decision.turned_over,
-            updates=updates,
-            seconds=seconds,
-        )
-        data = self._retained()
-        if self.memory.directory is not None:  # a rule may ask for any episode again
-            self.memory.release(before=self.first_retained)
-        key = key_for(self._seed, Purpose.LEARNING, following)
-        self.state = self._agent.learn(self.state, data, context, key=key)
-        self.policy = self._agent.policy(self.state)
+        learned = self._learned(self.state, len(episode), updates, seconds)
+        self.state, self.decision, self.policy = learned
         record = replace(self._record, wall_s=time.perf_counter() - self._began)
         self._unlearned = self._record = None
         return record
+
+    def _learned(
+        self,
+        state: State,
+        collected: int,
+        updates: int | None = None,
+        seconds: float | None = None,
+    ) -> Learned:
+        """Return what follows from a state and the episodes in the memory."""
+        following = self.number
+        decision = decide(self.forgetting, following, self.memory.evidence)
+        context = LearnContext(
+            episode=following,
+            steps=self._steps,
+            collected=collected,
+            turned_over=decision.turned_over,
+            updates=updates,
+            seconds=seconds,
+        )
+        data = self.memory.since(decision.first)
+        if self.memory.directory is not None:  # a rule may ask for any episode again
+            self.memory.release(before=decision.first)
+        key = key_for(self._seed, Purpose.LEARNING, following)
+        state = self._agent.learn(state, data, context, key=key)
+        return state, decision, self._agent.policy(state)
 
     def _row(
         self, episode: Episode, theta: float, return_eval: float | None
     ) -> EpisodeRecord:
         """Return the row of episode n, whose policy has not learned from it yet."""
-        policy, first = self.policy, self.first_retained
+        policy, first, lengths = self.policy, self.first_retained, self.memory.lengths
         scale = interval_scale(self.memory.evidence.error_quantile)
         metrics = policy.model_metrics(episode, scale)
         return EpisodeRecord(
@@ -342,7 +367,7 @@ class Learner:
             return_eval=return_eval,
             terminated=episode.terminated,
             first_retained=first,
-            transitions=sum(self.memory.lengths[first - 1 :]),
+            transitions=sum(lengths[first - 1 : len(lengths) - self._lag]),
             optimism=policy.weight,
             wall_s=0.0,
             **asdict(metrics),

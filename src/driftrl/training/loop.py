@@ -11,7 +11,7 @@ import numpy as np
 
 from driftrl.agents.base import Policy
 from driftrl.config.run import RunConfig
-from driftrl.envs.drifting import environment_of
+from driftrl.envs.drifting import ContinuingEnv, environment_of
 from driftrl.errors import DriftrlError, EnvironmentFault, EpisodeAborted, require
 from driftrl.training.learner import Learner
 from driftrl.training.run_directory import Warn
@@ -73,12 +73,22 @@ def run_session(
     """Run a session in an environment to the last episode of its configuration.
 
     An episode that is stopped from outside is discarded and starts again.  Policies are
-    evaluated on ``twin``, by default a second environment of the configuration.
+    evaluated on ``twin``, by default a second environment of the configuration, but not
+    in continuing operation: what counts there is what was earned.
     """
-    config = session.config
-    if twin is None and config.evaluation.episodes > 0:
+    config, machine = session.config, env.unwrapped
+    show = on_episode or (lambda record: None)
+    if config.continuing:
+        require(
+            isinstance(machine, ContinuingEnv),
+            "A robot is driven in episodes: it can't run with continuing = true.",
+        )
+        assert isinstance(machine, ContinuingEnv)
+        machine.restore(session.machine)
+    elif twin is None and config.evaluation.episodes > 0:
         twin = environment_of(config)
-    stopped, resumed = 0, session.number > 1
+    stopped, resumed = 0, session.number > 1 and not session.machine
+    was_warned = not config.continuing
     while session.number <= config.episodes:
         is_pending = session.unlearned is not None  # then nothing is reset
         try:
@@ -100,30 +110,43 @@ def run_session(
             continue
         if resumed and getattr(env, "ignores_place", False):
             warn(
-                f"The run goes on with episode {record.episode}, and reset() does not "
-                "look at options['episode']: a simulation of wear is as new again. A "
-                "real machine is as worn as it is, and needs nothing."
+                f"The run goes on with episode {session.number - 1}, and reset() does "
+                "not look at options['episode']: a simulation of wear is as new again. "
+                "A real machine is as worn as it is, and needs nothing."
             )
         stopped, resumed = 0, resumed and is_pending
-        if on_episode is not None:
-            on_episode(record)
+        if not session.machine and not was_warned:
+            was_warned = True
+            warn(
+                f"The state of {config.task!r} can't be restored: after a restart it "
+                "begins at a reset, and the run need not equal an uninterrupted one. "
+                "Give it get_state() and set_state(state)."
+            )
+        if record is not None:
+            show(record)
+    if (record := session.finish()) is not None:
+        show(record)
     if twin is not None:
         twin.close()
 
 
 def _run_episode(
     session: Session, env: Env, twin: Env | None, watch: Watch
-) -> EpisodeRecord:
+) -> EpisodeRecord | None:
     """Execute episode n, evaluate π_n, then learn from the episode.
 
     ``twin`` is a second environment of the same kind: π_n is evaluated on it at the
-    same clock values, which is the system of episode n, frozen.
+    same clock values, which is the system of episode n, frozen.  Returns the row that
+    has come to the disk.
     """
     config, return_eval = session.config, None
     try:
         if session.unlearned is None:
-            collect(session, env, config.seed, watch, place=session.place)
-            session.end_episode(theta=_theta(env))
+            thetas = collect(session, env, config.seed, watch, place=session.place)
+            theta, now = thetas if config.drift_every else thetas[-1], {}
+            if isinstance(machine := env.unwrapped, ContinuingEnv):
+                now = {"machine": machine.machine, "events": machine.events}
+            session.end_episode(theta=theta, **now)
         if twin is not None:
             return_eval = evaluate(
                 session.policy,
@@ -141,6 +164,8 @@ def _run_episode(
         raised = f"{type(error).__name__}: {error}".rstrip(". ")
         error.add_note(f"{raised}. {_place_of_fault(session, env)}")
         raise
+    if config.background:
+        return session.learn_beside()
     return session.learn(return_eval=return_eval)
 
 
@@ -151,21 +176,27 @@ def collect(
     watch: Watch = unwatched,
     *,
     place: dict[str, int] | None = None,
-) -> None:
-    """Execute episode n in an environment; ``place`` is where n is on its clocks."""
+) -> list[float]:
+    """Execute episode n in an environment; ``place`` is where n is on its clocks.
+
+    Returns:
+        θ of every step; NaN where it is unknown.
+    """
     number = learner.begin_episode()
     obs, _ = env.reset(
         seed=integer_for(seed, Purpose.ENVIRONMENT, number),
         options=place or {"episode": number},
     )
-    over = False
+    thetas, over = [], False
     with watch(env, number) as on_reward:
         while not over:
             obs, reward, terminated, truncated, info = env.step(learner.act(obs))
             applied = info.get("applied")  # a robot's and a custom environment's
             learner.observe(obs, float(reward), terminated, truncated, action=applied)
+            thetas.append(_theta(env))
             on_reward(float(reward))
             over = terminated or truncated
+    return thetas
 
 
 def evaluate(
@@ -213,6 +244,6 @@ def _place_of_fault(session: Session, env: Env) -> str:
 
 
 def _theta(env: Env) -> float:
-    """Return θ of the running episode; NaN where it is unknown."""
+    """Return θ of the running episode or step; NaN where it is unknown."""
     theta = env.get_wrapper_attr("theta")
     return math.nan if theta is None else float(theta)

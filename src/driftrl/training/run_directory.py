@@ -3,6 +3,7 @@
 config.toml      the complete configuration, with the versions that ran it, and what
                  was changed on the way
 episodes.jsonl   one row per episode
+events.jsonl     one line per fall in continuing operation
 memory/          one immutable file per episode
 pending/         an episode that has ended and was not learned from yet
 checkpoint/      the newest two
@@ -14,6 +15,7 @@ heartbeat        touched by that process while it lives
 import contextlib
 import fcntl
 import importlib.metadata
+import io
 import json
 import math
 import os
@@ -22,6 +24,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +34,7 @@ import driftrl
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError, counted, require
-from driftrl.io import remove_leftovers, write_atomically
+from driftrl.io import read_arrays, remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
     episode_file,
@@ -52,6 +55,7 @@ from driftrl.records import (
 from driftrl.training.checkpoint import (
     OtherState,
     load_checkpoint,
+    load_machine,
     save_checkpoint,
     saved_checkpoints,
 )
@@ -60,12 +64,25 @@ from driftrl.types import Episode, EpisodeRecord, Precision
 Warn = Callable[[str], None]
 # Well within records.HEARTBEAT_LIMIT, by which others tell that this process lives.
 _BEAT_SECONDS = 10.0
+EVENTS_FILE = "events.jsonl"
 _PENDING, _THETA, _LOGGED = "pending", "theta.json", "log.json"
+_MACHINE, _EVENTS = "machine.npz", "events.json"
 _ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
-_SYSTEM = ("environment", "drift", "extra_drifts", "clock")
+_SYSTEM = ("environment", "drift", "extra_drifts", "clock", "continuing", "recovery")
 # Settings that make a run another run.
 _IDENTITY = ("task", "method", "seed", "variant")
+
+
+class Pending(NamedTuple):
+    """An episode that has ended, and what goes with it until it is learned from."""
+
+    episode: Episode
+    theta: float
+    machine: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Where the machine was at its end, if that can be restored."""
+    events: Sequence[Mapping[str, Any]] = ()
+    """What happened in it."""
 
 
 class Difference(NamedTuple):
@@ -133,6 +150,8 @@ class RunDirectory:
         self._precision: Precision = np.float64
         self._warn = warn
         self._records: RecordWriter | None = None
+        self.machine: Mapping[str, np.ndarray] = {}
+        """Where the machine was at the end of the newest episode, if that is known."""
         path.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(path)
         try:
@@ -182,6 +201,9 @@ class RunDirectory:
         exists = self._records_path.exists()
         rows, damage = readable_records(self._records_path) if exists else ([], None)
         state, decision, episodes = self._newest_state(template, len(rows), damage)
+        if self._config.continuing:
+            self.machine = load_machine(self._checkpoints, episodes)
+            self._truncate_events(episodes)
         history = [EpisodeSummary.of(row) for row in rows[:episodes]]
         memory.attach(self.path / "memory", history)
         memory.since(decision.first)
@@ -194,29 +216,40 @@ class RunDirectory:
         return state, decision
 
     def append(
-        self, record: EpisodeRecord, episode: Episode, state: Any, decision: Decision
+        self, record: EpisodeRecord, ended: Pending, state: Any, decision: Decision
     ) -> None:
         """Store an episode: data, row, then the checkpoint that makes them count."""
         assert self._records is not None, "restore() comes first"
         number, memory = record.episode, self.path / "memory"
-        save_episode(memory, number, episode, self._precision)
+        save_episode(memory, number, ended.episode, self._precision)
         self._records.append(record)
-        save_checkpoint(self._checkpoints, number, state, decision)
+        if ended.events:
+            with (self.path / EVENTS_FILE).open("a") as log:
+                log.writelines(f"{json.dumps(event)}\n" for event in ended.events)
+                log.flush()
+                os.fsync(log.fileno())
+        save_checkpoint(self._checkpoints, number, state, decision, ended.machine)
         self._remove_pending()
 
-    def save_pending(self, number: int, episode: Episode, theta: float) -> None:
+    def save_pending(self, number: int, ended: Pending) -> None:
         """Store an episode that has ended, in full, until it has been learned from.
 
         A simulator could repeat it; a real machine can't.
         """
         pending = self.path / _PENDING
         pending.mkdir(exist_ok=True)
-        known = theta if math.isfinite(theta) else None
+        known = ended.theta if math.isfinite(ended.theta) else None
         write_atomically(pending / _THETA, json.dumps(known).encode())
-        save_episode(pending, number, episode)
+        if self._config.continuing:
+            content, arrays = io.BytesIO(), dict[str, Any](ended.machine)
+            np.savez(content, **arrays)
+            write_atomically(pending / _MACHINE, content.getvalue())
+            events = json.dumps(list(ended.events))
+            write_atomically(pending / _EVENTS, events.encode())
+        save_episode(pending, number, ended.episode)
 
-    def load_pending(self, number: int) -> tuple[Episode, float] | None:
-        """Return episode n and its θ, if it has ended and was not learned from yet.
+    def load_pending(self, number: int) -> Pending | None:
+        """Return episode n, if it has ended and was not learned from yet.
 
         One that was recorded on another system than the run now has does not count.
         """
@@ -228,8 +261,12 @@ class RunDirectory:
         try:
             theta = json.loads((pending / _THETA).read_bytes())
             theta = math.nan if theta is None else float(theta)
-            return load_episode(pending, number), theta
-        except (CorruptFile, OSError, ValueError, TypeError, RecursionError) as error:
+            machine, events = {}, []
+            if self._config.continuing:
+                machine = read_arrays((pending / _MACHINE).read_bytes())
+                events = json.loads((pending / _EVENTS).read_bytes())
+            return Pending(load_episode(pending, number), theta, machine, events)
+        except Exception as error:  # damaged files fail in many ways
             self._warn(f"Episode {number} ended but can't be read: {error}")
             return None
 
@@ -256,6 +293,21 @@ class RunDirectory:
         self._changes = differences(to_dict(self._config), to_dict(config))
         self._config = config
         self._write_config(from_episode - 1)
+
+    def load_state(self, episodes: int, template: Any) -> tuple[Any, Decision]:
+        """Return the state after so many episodes, and what it was learned from."""
+        if episodes == 0:
+            return template, Decision(1)
+        return load_checkpoint(self._checkpoints, episodes, template)
+
+    def _truncate_events(self, episodes: int) -> None:
+        """Keep the events of the first segments: the others will happen again."""
+        path, kept = self.path / EVENTS_FILE, []
+        for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
+            with contextlib.suppress(ValueError):  # cut off in the middle
+                kept += [line] if json.loads(line)["segment"] <= episodes else []
+        if path.exists():
+            write_atomically(path, "".join(kept).encode())
 
     def _remove_pending(self) -> None:
         shutil.rmtree(self.path / _PENDING, ignore_errors=True)

@@ -10,24 +10,34 @@
 An episode is on the disk when ``end_episode`` returns, and what was learned from it
 when ``learn`` returns.  Whatever happens in between, ``Session.resume(directory)`` goes
 on from there.
+
+With ``Session(…, continuing=True, segment=200)`` the machine is never reset: episodes
+are segments of its life.  With ``background`` too, a thread stores a segment and learns
+from it while the next one runs (``learn_beside`` in place of ``learn``).
 """
 
 import math
+import time
 import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from driftrl.agents.base import State
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.envs.tasks import check_fits
-from driftrl.errors import InputError, require
+from driftrl.errors import CorruptFile, InputError, require
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import (
+    EpisodeSummary,
     ForgettingRule,
     Since,
     decide,
@@ -46,17 +56,20 @@ from driftrl.training.assembly import (
     sizes_of,
     with_functions,
 )
+from driftrl.training.checkpoint import flatten, unflatten
 from driftrl.training.health import Health, health
-from driftrl.training.learner import Learner, Observation
+from driftrl.training.learner import Learned, Learner, Observation, Theta
 from driftrl.training.process import repaired_cache
-from driftrl.training.run_directory import RunDirectory, Warn, read_config
+from driftrl.training.run_directory import Pending, RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
+
+_CARRY = "carry"
 
 
 class Session(Learner):
     """One run: a learner, and the directory of its episodes and checkpoints."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every argument but two is optional
         self,
         config: RunConfig,
         directory: str | Path,
@@ -64,6 +77,8 @@ class Session(Learner):
         functions: TaskFunctions | None = None,
         resume: bool = False,
         change: bool = False,
+        continuing: bool = False,
+        segment: int | None = None,
         warn: Warn = warnings.warn,
     ) -> None:
         """Begin a run, or go on with one; compiles everything that acting needs.
@@ -75,8 +90,12 @@ class Session(Learner):
                 learned: functions of (obs, action, next_obs) that JAX can trace.
             resume: Whether episodes that are already there may be continued.
             change: Whether they may be continued with other settings.
+            continuing: Whether the machine is never reset, whatever ``config`` says.
+            segment: Decisions of a segment then (default: those of an episode).
             warn: Called with warnings.
         """
+        if continuing or segment is not None:
+            config = config.in_segments(segment)
         config = config if functions is None else with_functions(config, functions)
         check_fits(config)
         check_learns(config)
@@ -86,13 +105,18 @@ class Session(Learner):
         # Least and most of the observations in episodes that something else drove.
         self._logged: Float[np.ndarray, "2 S"] | None = None
         self._is_far = np.zeros(sizes_of(config)[0], bool)
+        self._events: Sequence[Mapping[str, Any]] = ()  # of the newest episode
+        self._newest: Learned | None = None  # in the background, what acts next
+        self._job: Future[tuple[EpisodeRecord, Learned]] | None = None
+        self._thread = ThreadPoolExecutor(1)  # starts when it is needed
         agent, steps = make_agent(config, functions), config.environment.steps
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
         )
         try:
             memory = EpisodeMemory(*sizes_of(config), agent.precision)
-            state, decision = self._files.restore(initial_state(agent, config), memory)
+            template = initial_state(agent, config)
+            state, decision = self._files.restore(template, memory)
             super().__init__(
                 agent,
                 config.forgetting,
@@ -110,9 +134,8 @@ class Session(Learner):
                     self.act(np.zeros(sizes_of(config)[0]))
                     self.abort_episode()
             self._logged = self._files.load_logged_range(len(self._is_far))
-            self._unlearned = self._files.load_pending(self.number)
-            if self.unlearned is not None:
-                self._repeat_online(self.unlearned)
+            self._lag = int(config.background)
+            self._go_on(template)
         except BaseException:
             self.close()
             raise
@@ -144,16 +167,37 @@ class Session(Learner):
         self._require_open()
         return super().begin_episode()
 
-    def end_episode(self, *, theta: float = math.nan) -> Episode:
-        """End episode n and store it; ``learn`` comes next.
+    def end_episode(
+        self,
+        *,
+        theta: Theta = math.nan,
+        machine: Mapping[str, np.ndarray] | None = None,
+        events: Sequence[Mapping[str, Any]] = (),
+    ) -> Episode:
+        """End episode n and store it; ``learn`` or ``learn_beside`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if it is known.
+            theta: The drifting parameter, for the record, if it is known: one value,
+                or that of every step.
+            machine: Where the machine is now, by name, if that can be restored.
+            events: What happened to it, for the log of continuing operation.
         """
         self._require_open()
+        carry = self._running and self._running.carry
         episode = super().end_episode(theta=theta)
-        self._files.save_pending(self.number, episode, theta)
+        self.machine, self._events = dict(machine or {}), list(events)
+        if self.config.continuing:
+            # A plan goes on across the boundary; after a fall there is none.
+            self._carry = None if episode.terminated else carry
+            self.machine |= flatten(self._carry, _CARRY) if self.machine else {}
+        if not self.config.background:
+            self._files.save_pending(self.number, self._pending)
         return episode
+
+    @property
+    def _pending(self) -> Pending:
+        assert self._unlearned is not None
+        return Pending(*self._unlearned, self.machine, self._events)
 
     def add_episode(
         self,
@@ -177,7 +221,7 @@ class Session(Learner):
         if not np.array_equal(logged, self._logged):  # pyright: ignore[reportArgumentType]
             self._files.save_logged_range(logged)
             self._logged = logged
-        self._files.save_pending(self.number, episode, theta)
+        self._files.save_pending(self.number, self._pending)
         return episode
 
     def learn(
@@ -189,14 +233,90 @@ class Session(Learner):
     ) -> EpisodeRecord:
         """Learn π_{n+1} as ``Learner.learn`` does, and store row and checkpoint."""
         self._require_open()
-        episode = self.unlearned
+        require(
+            not self.config.background,
+            "With background = true, learn_beside() takes the place of learn().",
+        )
+        ended = self._pending if self._unlearned else None
         record = super().learn(
             updates=updates, seconds=seconds, return_eval=return_eval
         )
-        assert episode is not None
-        self._files.append(record, episode, self.state, self.decision)
+        assert ended is not None
+        self._files.append(record, ended, self.state, self.decision)
         self._warn_of_no_data(record)
         return record
+
+    def learn_beside(self) -> EpisodeRecord | None:
+        """Learn from segment n in a thread, while segment n + 1 runs.
+
+        That one acts by what was learned from the segments before n.  If learning from
+        these has not ended yet, it is waited for.
+
+        Returns:
+            The row of segment n − 1, which is on the disk now.
+        """
+        self._require_open()
+        require(
+            self.config.background and self._unlearned is not None,
+            "learn_beside() needs background = true, and end_episode() before it.",
+        )
+        stored, ended = self._settled(), self._pending
+        record = self._row(ended.episode, ended.theta, None)
+        record = replace(record, wall_s=time.perf_counter() - self._began)
+        assert self._newest is not None
+        self.state, self.decision, self.policy = self._newest
+        self.memory.append(ended.episode, EpisodeSummary.of(record))
+        self._unlearned = None
+        self._job = self._thread.submit(self._learn_and_store, record, ended)
+        self._warn_of_no_data(record)
+        return stored
+
+    def finish(self) -> EpisodeRecord | None:
+        """Wait for the thread, act by what it has learned, and return its row."""
+        record = self._settled()
+        if self._newest is not None:
+            self.state, self.decision, self.policy = self._newest
+        return record
+
+    def _settled(self) -> EpisodeRecord | None:
+        """Wait for the thread; return the row that it has stored."""
+        if self._job is None:
+            return None
+        record, self._newest = self._job.result()
+        self._job = None
+        return record
+
+    def _learn_and_store(
+        self, record: EpisodeRecord, ended: Pending
+    ) -> tuple[EpisodeRecord, Learned]:
+        self._files.save_pending(record.episode, ended)
+        learned = self._learned(self.state, record.steps)
+        self._files.append(record, ended, *learned[:2])
+        # An action must not have to wait for what is still being computed.
+        jax.block_until_ready(vars(learned[2]))
+        return record, learned
+
+    def _go_on(self, template: State) -> None:
+        """Take up an episode that had ended, and what acted when the run stopped."""
+        self.machine, done = self._files.machine, self.number - 1
+        ended = self._files.load_pending(self.number)
+        if self.config.background:
+            # What was learned from the newest segment did not act in the next one yet.
+            self._newest = (self.state, self.decision, self.policy)
+            try:
+                before = self._files.load_state(max(done - 1, 0), template)
+            except CorruptFile as error:
+                self._warn(f"{error} The newest policy acts at once.")
+            else:
+                self.state, self.decision = before
+                self.policy = self._agent.policy(self.state)
+        if ended is not None:
+            self._unlearned = (ended.episode, ended.theta)
+            self.machine, self._events = ended.machine, ended.events
+            self._repeat_online(ended.episode)
+        if any(name.startswith(f"{_CARRY}.") for name in self.machine):
+            with jax.enable_x64(True):
+                self._carry = unflatten(self.policy.begin(), dict(self.machine), _CARRY)
 
     def health(self) -> Health:
         """Say whether the controller still works, by the episodes so far."""
@@ -233,6 +353,8 @@ class Session(Learner):
             self._warn(f"{error} The rule stays {self.config.forgetting}.")
             return
         # Nonsense is refused here, not in learn().
+        if self._job is not None:  # it goes by the old rule
+            self._job.result()
         decide(config.forgetting, self.number, self.memory.evidence)
         self._files.change(config, self.number)
         self.config, self.forgetting = config, config.forgetting
@@ -240,6 +362,7 @@ class Session(Learner):
     def close(self) -> None:
         """Release the directory; a running episode is discarded."""
         self._closed = True
+        self._thread.shutdown()  # what it is learning still comes to the disk
         self._files.close()
 
     def __enter__(self) -> Self:

@@ -104,8 +104,8 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
     task = replace(task, drift=drift or task.drift, environment=environment)
     config = configure(task, changes=changes)
     directory = Path("runs") / config.name if out is None else Path(out)
-    plant, twin = GymPlant(env, config.environment, setter), None
-    if config.evaluation.episodes > 0:
+    plant, twin = GymPlant(env, config.plant_environment, setter), None
+    if config.evaluation.episodes > 0 and not config.continuing:
         twin = drifting(GymPlant(copied(env), config.environment, setter), config)
     machine = drifting(plant, config)
     with Session(config, directory, functions=functions, resume=True) as session:
