@@ -152,7 +152,7 @@ def test_loss_target_and_gradient_by_hand(
     # r + λ·(1 + a) and, unless it ended there, what follows from START.
     follows = 0.9 * np.asarray([1.0, 0.0, 1.0]) * (target - 0.3 * np.asarray(first))
     collected = np.asarray([1.0, -2.0, 0.5]) + 0.7 * np.asarray([1.3, 0.2, 1.1])
-    collected = collected + follows
+    collected = collected + follows - (average or 0.0)
     np.testing.assert_allclose(
         seen["target"], np.concatenate([target, collected]), rtol=1e-5
     )

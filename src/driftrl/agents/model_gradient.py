@@ -205,6 +205,8 @@ def update(
         after = target - temperature * seen.log_prob[0]
         _, _, bonus = world.step(collected.obs, collected.actions, 0)
         gained = collected.rewards + world.weight * bonus
+        if average is not None:
+            gained -= average
         goes_on = settings.discount * (1.0 - collected.terminated)
         # Rollouts from where episodes began follow no collected transition.
         linked = slice(round(config.imagination.from_starts * len(start)), None)
