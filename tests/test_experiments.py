@@ -181,3 +181,25 @@ def test_ingredients_are_paired_by_seed() -> None:
     assert changed["difference"] == pytest.approx(-1.0)
     assert changed["high"] == pytest.approx(-1.0 + 4.302653 / 3**0.5, rel=1e-6)
     assert (changed["mean"], changed["seconds"]) == (14.0, 6.0)
+
+
+def test_gentle_start_compares_with_the_pd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gentle = script("gentle_start")
+    motor = gentle.PLANTS["motor"]
+    new, worn = (
+        gentle.drive(motor, 0, day, lambda obs: gentle.motor_pd(obs)) for day in (1, 60)
+    )
+    assert (new.obs.shape, new.actions.shape) == ((51, 2), (50, 1))
+    assert abs(new.obs[-1, 0]) < 0.05 < abs(worn.obs[-1, 0])  # friction holds it back
+    changes = np.abs(np.diff(new.actions[:, 0], prepend=0.0)) / 12.0
+    assert gentle.largest_change(motor, new) == pytest.approx(changes.max())
+    monkeypatch.setattr(gentle, "best_pd", lambda *_: -1.0)
+    rows = {"returns": [-9.0] * 20 + [-2.0] * 10, "violations": [1] * 30}
+    rows |= {"steps": [50] * 30, "reach": [0.0] * 29 + [2.0], "seconds": 3.0}
+    monkeypatch.setattr(gentle, "learn", lambda *_: rows)
+    worst = min(gentle.returns_of(motor, 0, range(1, 31), gentle.motor_pd))
+    text = gentle.summary("motor", 0, 30, ["guided"], tmp_path)
+    assert f"{-2.0 / worst:5.2f} of the PD's, last ten    -2.00" in text
+    assert "per 1,000 steps  20.0, free 1, 3 s" in text

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from driftrl.errors import CorruptFile, InputError
 from driftrl.records import (
     COLUMNS,
+    OPTIONAL,
     RecordWriter,
     encode_record,
     load_runs,
@@ -70,7 +71,10 @@ def test_a_row_is_one_line_with_every_column_in_order(tmp_path: Path) -> None:
     path = write(tmp_path / "episodes.jsonl", rows)
     lines = path.read_text().splitlines()
     assert len(lines) == 2
-    assert list(json.loads(lines[0])) == [*COLUMNS, "sum"]
+    usual = [name for name in COLUMNS if name not in OPTIONAL]
+    assert list(json.loads(lines[0])) == [*usual, "sum"]
+    full = json.loads(encode_record(record(1, violations=0, reach=0.0)))
+    assert list(full) == [*COLUMNS, "sum"]
     assert '"theta": 0.30000000000000004' in lines[0]
 
 

@@ -29,6 +29,11 @@ class EnvironmentFault(DriftrlError):
 class EpisodeAborted(DriftrlError):
     """The episode under way was stopped, and must not be learned from."""
 
+    out_of_bounds = False
+    """Whether the machine left a limit of its states: the same again would, too."""
+    end: tuple[Any, float] | None = None
+    """Observation and reward, where a limit of the machine's states was left."""
+
 
 class RobotUnavailable(DriftrlError):
     """The robot did not respond for as long as the learner was willing to wait."""

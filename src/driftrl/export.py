@@ -96,7 +96,14 @@ def _learned(
             f"The run in {directory} has agent.kind = 'gp', which plans every action "
             "with its data and has no networks to export; run 'ensemble' or 'sac'."
         )
+    require(
+        not config.environment.limits.limits_actions,
+        f"The run in {directory} has limits of actions, which an exported policy would "
+        "not keep: drive with Session.resume or Trained.act.",
+    )
     arrays, episodes = newest(directory, load_arrays)
+    if config.initial.controller:
+        arrays = {k.removeprefix("learned."): array for k, array in arrays.items()}
     require(
         int(arrays["policy.updates"]) > 0,
         f"The policy of the run in {directory} has not been trained yet: episodes so "

@@ -34,6 +34,8 @@ BESIDE_SETTINGS = ("versions", "changes")
 
 COLUMNS: dict[str, Any] = get_type_hints(EpisodeRecord)
 """Type of each column of a record, in the order in which they are written."""
+OPTIONAL = ("violations", "reach")
+"""Columns that are left out of rows in which they are None."""
 _FLOATS = [name for name, kind in COLUMNS.items() if kind is float]
 _UNKNOWN = {name: None for name, kind in COLUMNS.items() if kind == float | None}
 _LEAST = {"episode": 1, "steps": 1, "first_retained": 1, "transitions": 0}
@@ -48,6 +50,7 @@ def encode_record(record: EpisodeRecord) -> str:
     JSON has no NaN or infinity, so these become null.
     """
     row = {name: _to_json(getattr(record, name), COLUMNS[name]) for name in COLUMNS}
+    row = {k: v for k, v in row.items() if v is not None or k not in OPTIONAL}
     return json.dumps({**row, _SUM: _checksum(row)}, allow_nan=False)
 
 

@@ -35,6 +35,7 @@ GROUPS = {
     ),
     "agent": ("optimism", "bonus", "temperature", "entropy", "q", "soft_reset"),
     "loss": ("model_loss", "critic_loss"),
+    "limits": ("violations", "reach"),
     "data": ("steps", "first_retained", "transitions"),
     "change": ("last_change", "change_alarm", "change_candidate", "change_log_odds"),
     "time": ("wall_s",),

@@ -146,3 +146,9 @@ class EpisodeRecord:
     span_losses: tuple[float, ...] | None = None
     """Loss with which the last 1, 2, 4, …, 32 episodes, and at the end all since the
     last change, predict the episode before this one: nats a number, less is better."""
+    violations: int | None = None
+    """Steps that ended outside of a limit of states; None where there is none.  This
+    column and the next are left out of rows that have nothing to say in them."""
+    reach: float | None = None
+    """How far from the initial controller the policy could act; None where there is
+    none, 2 where it had no say."""

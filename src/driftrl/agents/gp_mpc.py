@@ -24,8 +24,9 @@ from driftrl.agents.base import (
     prediction_metrics,
 )
 from driftrl.agents.optimism import Bonus, bonus_named, check_bonus, theory_weight
-from driftrl.agents.rollouts import Reward
+from driftrl.agents.rollouts import NextObs, Reward, known_part, limit_price
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
+from driftrl.config.limits import LimitsConfig
 from driftrl.errors import require
 from driftrl.models import gp
 from driftrl.models.gp import GPState, Posterior, Prediction
@@ -42,20 +43,39 @@ def optimistic_return(
     weight: Float[Array, ""],
     obs: Float[Array, " S"],
     actions: Float[Array, "H A"],
+    limits: LimitsConfig | None = None,
 ) -> Float[Array, ""]:
     """Return J(π, μ) + λ·Σ(π, μ) of an action sequence (eq:optimistic_objective).
 
     States follow the mean dynamics x' = μ(x, u); every step earns the known reward
-    r(x, u, x') and λ = ``weight`` times the bonus.
+    r(x, u, x') and λ = ``weight`` times the bonus, and pays the price of limits.
     """
 
     def step(state: Array, action: Array) -> tuple[Array, Array]:
         prediction = predict(state, action)
         earned = reward(state, action, prediction.mean)
+        if limits is not None and limits.priced:
+            std = jnp.hypot(prediction.epistemic_std, prediction.aleatoric_std)
+            earned -= limit_price(limits, prediction.mean, std, prediction.scale)
         return prediction.mean, earned + weight * bonus(prediction)
 
     _, rewards = jax.lax.scan(step, obs, actions)
     return jnp.sum(rewards)
+
+
+def _predict(
+    posterior: Posterior, known: NextObs | None
+) -> Callable[[Array, Array], Prediction]:
+    """Return the prediction of one transition, exact where it is known."""
+    if known is None:
+        return posterior.predict
+
+    def predict(obs: Array, action: Array) -> Prediction:
+        made, sure = posterior.predict(obs, action), known_part(known, obs, action)
+        std = jnp.where(sure, 0.0, made.epistemic_std)
+        return made._replace(mean=known(obs, action, made.mean), epistemic_std=std)
+
+    return predict
 
 
 @dataclass(frozen=True)
@@ -73,9 +93,17 @@ class GPAgent(Agent):
     precision: Precision = np.float64
 
     def __init__(
-        self, sizes: tuple[int, int], reward: Reward, config: GPAgentConfig
+        self,
+        sizes: tuple[int, int],
+        reward: Reward,
+        config: GPAgentConfig,
+        known: NextObs | None = None,
+        limits: LimitsConfig | None = None,
     ) -> None:
-        """Make an agent for ``sizes`` = (states, actions) and r(x, u, x')."""
+        """Make an agent for ``sizes`` = (states, actions) and r(x, u, x').
+
+        ``known`` is what is known of the next observation.
+        """
         self._sizes = sizes
         self._model = config.model
         self._planner = config.planner
@@ -84,7 +112,9 @@ class GPAgent(Agent):
             states = jax.ShapeDtypeStruct((sizes[0],), jnp.float64)
             example = Prediction(*([states] * 4))  # pyright: ignore[reportArgumentType]
             check_bonus(config.optimism.bonus, example)
-        self._decide = _compiled_decision(reward, config.planner, config.optimism.bonus)
+        self._decide = _compiled_decision(
+            reward, config.planner, config.optimism.bonus, known, limits
+        )
 
     def initial_state(self, *, key: Key[Array, ""]) -> GPAgentState:
         """Return the state before the first episode, the prior."""
@@ -195,7 +225,13 @@ class GPPolicy:
 
 
 @functools.cache
-def _compiled_decision(reward: Reward, planner: ICEMConfig, bonus: str) -> Decide:
+def _compiled_decision(
+    reward: Reward,
+    planner: ICEMConfig,
+    bonus: str,
+    known: NextObs | None,
+    limits: LimitsConfig | None,
+) -> Decide:
     """Return the compiled planner: posterior, λ, last plan, state, key → new plan.
 
     Cached, so that equal agents in one process compile once.
@@ -211,9 +247,9 @@ def _compiled_decision(reward: Reward, planner: ICEMConfig, bonus: str) -> Decid
         key: Key[Array, ""],
     ) -> icem.Plan:
         def objective(actions: Float[Array, "H A"]) -> Float[Array, ""]:
-            return optimistic_return(
-                posterior.predict, reward, bonus_function, weight, obs, actions
-            )
+            predict, bonus = _predict(posterior, known), bonus_function
+            given = (weight, obs, actions, limits)
+            return optimistic_return(predict, reward, bonus, *given)
 
         return icem.plan(objective, icem.shift(last), planner, key=key)
 

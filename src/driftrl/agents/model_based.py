@@ -27,7 +27,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from driftrl.agents import model_gradient, sac
-from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
+from driftrl.agents.base import (
+    Imagination,
+    LearnContext,
+    ModelMetrics,
+    prediction_metrics,
+)
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
 from driftrl.agents.model_gradient import World, start_rows, world_step
 from driftrl.agents.optimism import (
@@ -41,18 +46,23 @@ from driftrl.agents.optimism import (
 )
 from driftrl.agents.replay import Batch, DeviceReplay, samples_of, statistics_of
 from driftrl.agents.rollouts import (
+    ENDED,
     Predict,
+    Reward,
     TaskFunctions,
     Termination,
     check_functions,
     imagine,
     known_part,
+    limit_price,
     never_terminates,
     required_functions,
     with_known,
+    with_price,
 )
 from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.limits import LimitsConfig
 from driftrl.errors import EnvironmentFault
 from driftrl.models import ensemble, termination
 from driftrl.models.ensemble import (
@@ -106,6 +116,13 @@ class Settings(NamedTuple):
     config: EnsembleAgentConfig
     functions: TaskFunctions = TaskFunctions()
     """The task's termination and reward, where they are not learned."""
+    limits: LimitsConfig = LimitsConfig()
+    """Those of states have a price in the imagination."""
+
+    @property
+    def reward(self) -> Reward | None:
+        """What replaces the predicted reward: none where that has a price in it."""
+        return None if self.limits.priced else self.functions.reward
 
 
 # ---- normalisation -----------------------------------------------------------------
@@ -203,7 +220,7 @@ def _update_through_model(
         return _fit_model(state, one if members == 1 else batch, one, config)
 
     state, model_loss = jax.lax.scan(fit, state, for_model)
-    collected = replay.take(for_policy)
+    collected = _priced(replay.take(for_policy), state, settings)
     starts = collected.obs
     if config.imagination.collected:
         # A terminal state has no future: start from the state before it.
@@ -211,10 +228,11 @@ def _update_through_model(
         starts = jnp.where(over, starts, collected.next_obs)
     share = config.imagination.from_starts
     starts = replay.begin_at_starts(starts, for_policy, share)
+    _, reward, known = settings.functions
     world = World(
-        step=world_step(state.model, config, settings.functions.next_obs),
+        step=world_step(state.model, config, known, reward, settings.limits),
         terminated=_ends(state, settings),
-        reward=settings.functions.reward,
+        reward=settings.reward,
         weight=current_weight(state, config),
         normalise=state.model.statistics.normalised_obs,
     )
@@ -255,11 +273,20 @@ def _update_through_model(
 
 def _predict(model: EnsembleState, settings: Settings) -> Predict:
     """Return the model's prediction of one transition, exact where it is known."""
-    known = settings.functions.next_obs
+    known, limits = settings.functions.next_obs, settings.limits
     predict = partial(ensemble.predict, model)
-    if known is None:
+    if known is None and not limits.priced:
         return predict
-    return lambda obs, action: with_known(known, obs, action, predict(obs, action))
+
+    def adjusted(obs: Array, action: Array) -> EnsemblePrediction:
+        made = predict(obs, action)
+        if known is not None:
+            made = with_known(known, obs, action, made)
+        if not limits.priced:
+            return made
+        return with_price(limits, settings.functions.reward, obs, action, made)
+
+    return adjusted
 
 
 def model_batch(config: EnsembleAgentConfig) -> int:
@@ -305,6 +332,19 @@ def _fit_model(
     return replace(state, model=model, termination=ends), loss
 
 
+def _priced(collected: Batch, state: ModelBasedState, settings: Settings) -> Batch:
+    """Return transitions whose rewards pay the price of what was outside the limits."""
+    if not settings.limits.priced:
+        return collected
+    scale = state.model.statistics.output_std
+    price = partial(
+        limit_price, settings.limits, std=jnp.zeros_like(scale), scale=scale
+    )
+    rows = collected.next_obs.reshape(-1, collected.next_obs.shape[-1])
+    prices = jax.vmap(price)(rows).reshape(collected.rewards.shape)
+    return collected._replace(rewards=collected.rewards - prices)
+
+
 def _layers(
     state: ModelBasedState,
     predict: Predict,
@@ -315,6 +355,7 @@ def _layers(
 ) -> tuple[Batch, Float[Array, "K B"]]:
     """Return the layers, collected first, and their bonus; rollouts begin at start."""
     config = settings.config
+    collected = _priced(collected, state, settings)
     rollouts = imagine(
         predict,
         partial(sac.sample_action, state.policy.actor),
@@ -322,7 +363,7 @@ def _layers(
         start,
         config.imagination,
         key=key,
-        reward=settings.functions.reward,
+        reward=settings.reward,
     )
     bonus = jax.vmap(_bonus_under(predict, config))(collected.obs, collected.actions)
     imagined = Batch(*(getattr(rollouts, name) for name in Batch._fields))
@@ -408,17 +449,18 @@ class ModelBasedAgent(SACAgent):
         capacity: int,
         steps: int,
         functions: TaskFunctions | None = None,
+        limits: LimitsConfig | None = None,
     ) -> None:
         """Make an agent; see ``SACAgent``.
 
         ``functions`` are the task's, for ``imagination.termination = "known"`` and
-        ``imagination.reward = "known"``.
+        ``imagination.reward = "known"``; states have the price of their ``limits``.
         """
         super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
         functions = required_functions(config, functions or TaskFunctions())
         check_functions(functions, sizes, config.policy_gradient)
-        self._settings = Settings(config, functions)
+        self._settings = Settings(config, functions, limits or LimitsConfig())
         known = np.zeros(sizes[0], bool)
         if functions.next_obs is not None:
             first = (jnp.zeros(size) for size in sizes)
@@ -459,6 +501,18 @@ class ModelBasedAgent(SACAgent):
             columns={**policy.columns, **losses},
             optimism=current_weight(state, self._config),
             evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
+        )
+
+    def imagination(self, state: ModelBasedState) -> Imagination | None:
+        """Return the model and the policy's mode; None before the first update."""
+        policy, members = self.policy(state), self._config.model.members
+        if not policy.trained:
+            return None
+        step = partial(_step_of_members, self._settings, state)
+        return Imagination(
+            members,
+            lambda obs, actions: jax.device_get(step(*map(_single, (obs, actions)))),
+            lambda obs: np.asarray(_modes(policy.actor, _single(obs)), np.float64),
         )
 
     def soft_reset(
@@ -588,11 +642,43 @@ def _score(
         replay.starts,
         replace(settings.config.imagination, horizon=steps),
         key=key,
-        reward=settings.functions.reward,
+        reward=settings.reward,
     )
     weight = current_weight(state, settings.config)
     gained = rollouts.rewards + weight * rollouts.bonus
     return jnp.mean(jnp.sum(jnp.where(rollouts.active, gained, 0.0), axis=0))
+
+
+def _single(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values, np.float32)
+
+
+@jax.jit
+def _modes(actor: MLP, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
+    return jax.vmap(lambda row: sac.policy(actor, row).mode())(obs)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _step_of_members(
+    settings: Settings,
+    state: ModelBasedState,
+    obs: Float[Array, "N S"],
+    actions: Float[Array, "N A"],
+) -> tuple[Float[Array, "N S"], Float[Array, " N"], Bool[Array, " N"]]:
+    """Return next states, rewards and ends of N/E rows for each member, in turn."""
+    count, predict = settings.config.model.members, _predict(state.model, settings)
+    reward = settings.functions.reward
+
+    def step(member: Array, obs: Array, action: Array) -> tuple[Array, Array, Array]:
+        made = predict(obs, action)
+        if settings.reward is not None:
+            made = with_price(None, reward, obs, action, made)
+        next_obs = made.member_means[member]
+        ended = _ends(state, settings)(obs, action, next_obs)
+        return next_obs, made.member_rewards[member], ended >= ENDED
+
+    members = jnp.repeat(jnp.arange(count), len(obs) // count)
+    return jax.vmap(step)(members, obs, actions)
 
 
 def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePrediction:

@@ -29,9 +29,16 @@ from jaxtyping import Array, Float, Int, Key
 from driftrl.agents import sac
 from driftrl.agents.optimism import bonus_named
 from driftrl.agents.replay import Batch
-from driftrl.agents.rollouts import NextObs, Reward, Termination, with_known
+from driftrl.agents.rollouts import (
+    NextObs,
+    Reward,
+    Termination,
+    with_known,
+    with_price,
+)
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.limits import LimitsConfig
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsembleState
 from driftrl.models.networks import MLP, polyak_update
@@ -77,14 +84,21 @@ class Imagined(NamedTuple):
 
 
 def world_step(
-    model: EnsembleState, config: EnsembleAgentConfig, known: NextObs | None
+    model: EnsembleState,
+    config: EnsembleAgentConfig,
+    known: NextObs | None,
+    reward: Reward | None = None,
+    limits: LimitsConfig | None = None,
 ) -> Callable[[Array, Array, int], tuple[Array, Array, Array]]:
     """Return one imagined step of a batch: next observations, rewards and bonuses.
 
     States follow the mean of the ensemble, or a member that changes at every step; then
-    the bonus is estimated by that member and the next one.
+    the bonus is estimated by that member and the next one.  Limits of states have their
+    price in the reward, which then is the known one if there is one.
     """
     asked, bonus = members_asked(config), bonus_named(config.imagination.bonus)
+    priced = limits is not None and limits.priced
+    asked = max(asked, 1 + priced)
     bonus_of = jax.vmap(bonus, in_axes=(ensemble.ROWS,))
 
     def step(obs: Array, actions: Array, turn: int) -> tuple[Array, Array, Array]:
@@ -101,6 +115,9 @@ def world_step(
             axes = (0, 0, ensemble.ROWS)
             put = jax.vmap(partial(with_known, known), axes, ensemble.ROWS)
             belief = put(obs, actions, belief)
+        if priced:
+            axes, pay = (0, 0, ensemble.ROWS), partial(with_price, limits, reward)
+            belief = jax.vmap(pay, axes, ensemble.ROWS)(obs, actions, belief)
         return belief.mean, belief.reward, bonus_of(belief)
 
     return step

@@ -81,15 +81,19 @@ def device_replay(data: Data, capacity: int) -> DeviceReplay:
     return DeviceReplay(_padded_rows(data, 0, capacity), start, size, _starts(data))
 
 
-def _starts(data: Data) -> Float[Array, "M S"]:
+def starts_of(data: Data) -> Float[np.ndarray, "M S"]:
     """Return where the newest episodes began: where an observation is not the last's.
 
     A retained part of an episode begins anew, too.
     """
     continued = np.all(data.obs[1:] == data.next_obs[:-1], axis=1)
-    rows = np.flatnonzero(np.append(True, ~continued)[: len(data)])[-STARTS:]
+    return data.obs[np.flatnonzero(np.append(True, ~continued)[: len(data)])[-STARTS:]]
+
+
+def _starts(data: Data) -> Float[Array, "M S"]:
+    """Return them in an array of a fixed size."""
     shape = (STARTS, data.obs.shape[1])
-    return jnp.asarray(np.resize(data.obs[rows], shape), jnp.float32)
+    return jnp.asarray(np.resize(starts_of(data), shape), jnp.float32)
 
 
 def _padded_rows(data: Data, first: int, rows: int) -> Batch:

@@ -1,16 +1,20 @@
 """Short rollouts of a policy in the learned model, as transitions to learn from."""
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from driftrl.agents.optimism import bonus_named
 from driftrl.config.deep import EnsembleAgentConfig, ImaginationConfig
+from driftrl.config.limits import LimitsConfig
 from driftrl.errors import InputError, require
 from driftrl.models.ensemble import EnsemblePrediction
+from driftrl.models.networks import safe_sqrt
 
 Predict = Callable[[Array, Array], EnsemblePrediction]
 Policy = Callable[[Array, Array], Array]
@@ -56,6 +60,72 @@ def with_known(
 def known_part(known: NextObs, obs: Array, action: Array) -> Bool[Array, " S"]:
     """Return which entries of the next observation are known: not those passed on."""
     return ~jnp.isnan(known(obs, action, jnp.full_like(obs, jnp.nan)))
+
+
+@cache  # the same functions again, which are compiled once
+def limited(
+    functions: TaskFunctions, limits: LimitsConfig, observed: int
+) -> TaskFunctions:
+    """Return what is known of a task of ``observed`` numbers under limits of actions.
+
+    The task's functions get its own observations, and the action that was applied.
+    """
+    if not limits.limits_actions:
+        return functions
+    acted = lambda obs, action: limits.applied(obs[observed:], action)
+
+    def adapted(function: Reward) -> Reward:
+        return lambda obs, action, next_obs: function(
+            obs[:observed], acted(obs, action), next_obs[:observed]
+        )
+
+    def next_obs(obs: Array, action: Array, made: Array) -> Array:
+        after = made[:observed]
+        if functions.next_obs is not None:
+            after = functions.next_obs(obs[:observed], acted(obs, action), after)
+        return jnp.concatenate([after, acted(obs, action).astype(made.dtype)])
+
+    ends, reward = functions.termination, functions.reward
+    known = next_obs if limits.observes_action else functions.next_obs
+    return TaskFunctions(ends and adapted(ends), reward and adapted(reward), known)
+
+
+def limit_price(
+    limits: LimitsConfig, mean: Array, std: Array, scale: Array
+) -> Float[Array, ""]:
+    """Return the price of an observation whose μ ± βσ is not within the limits.
+
+    Of an entry d outside, d in units of its usual change, it is price·d/(1 + d).
+    """
+    entries, low, high = np.array(limits.states).T
+    entries = entries.astype(int)
+    reach = limits.margin * std[entries]
+    below, above = low - (mean[entries] - reach), mean[entries] + reach - high
+    beyond = jnp.maximum(jnp.maximum(below, above), 0.0) / scale[entries]
+    return limits.price * jnp.sum(beyond / (1.0 + beyond)).astype(mean.dtype)
+
+
+def with_price(
+    limits: LimitsConfig | None,
+    reward: Reward | None,
+    obs: Array,
+    action: Array,
+    made: EnsemblePrediction,
+) -> EnsemblePrediction:
+    """Return a prediction whose rewards are known, if they are, less the price."""
+    if reward is not None:
+        known = partial(reward, obs, action)
+        made = made._replace(
+            reward=known(made.mean).astype(made.reward.dtype),
+            member_rewards=jax.vmap(known)(made.member_means).astype(made.reward.dtype),
+        )
+    if limits is None or not limits.priced:
+        return made
+    std = safe_sqrt(made.epistemic_std**2 + made.aleatoric_std**2)
+    price = limit_price(limits, made.mean, std, made.scale)
+    return made._replace(
+        reward=made.reward - price, member_rewards=made.member_rewards - price
+    )
 
 
 def never_terminates(obs: Array, action: Array, next_obs: Array) -> Array:

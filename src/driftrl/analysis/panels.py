@@ -197,6 +197,20 @@ _PANELS = (
         "Weight of the policy’s entropy in soft actor-critic’s objective.",
         may_be_log=True,
     ),
+    Panel(
+        "violations",
+        "Violations of limits",
+        "steps outside",
+        "Steps of an episode that ended outside of a limit of states.",
+        starts_at_zero=True,
+    ),
+    Panel(
+        "reach",
+        "Reach around the initial controller",
+        "reach",
+        "How far from the initial controller the policy could act; at 2 it is free.",
+        starts_at_zero=True,
+    ),
 )
 _COLUMNS = {"returns": "achieved_return", "regret": "cumulative_regret"}
 

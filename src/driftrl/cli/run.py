@@ -18,6 +18,7 @@ from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden, to_dict
 from driftrl.drift.schedules import Unknown
 from driftrl.envs.custom import STEPS, is_custom
+from driftrl.envs.limits import with_limits
 from driftrl.envs.tasks import check_fits, configure, task_named, task_of_robot
 from driftrl.errors import InputError, at_least, require
 from driftrl.memory.forgetting import KeepAll
@@ -118,7 +119,9 @@ def _learn_on(robot: "RemoteEnv", session: Session, on_episode: OnEpisode) -> No
         gc.collect()
 
     with session, closing(robot), undisturbed():
-        loop.run_session(session, robot, on_episode=between, warn=warn)
+        limits = session.config.environment.limits
+        env = with_limits(robot, limits)
+        loop.run_session(session, env, on_episode=between, warn=warn)
     delays = robot.thinking
     acting = f"Acting took {delays}" if delays.count else "No action was taken"
     print(f"{acting}; episodes aborted and started again: {robot.aborted}.")

@@ -13,6 +13,7 @@ from typing import Literal
 
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
+from driftrl.config.limits import InitialConfig, LimitsConfig
 from driftrl.drift.schedules import Exponential, Schedule
 from driftrl.errors import all_at_least, at_least, require, shown
 from driftrl.memory.forgetting import ForgettingRule, KeepAll, require_rule
@@ -50,6 +51,7 @@ class EnvironmentConfig:
     specimen: int = 0
     """Which specimen of the machine: 0 the nominal one, otherwise the number of one
     drawn from the task's ranges."""
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
 
     def __post_init__(self) -> None:
         least = {"sim_steps": 1, "action_repeat": 1, "noise_std": 0, "specimen": 0}
@@ -135,6 +137,7 @@ class RunConfig:
     forgetting: ForgettingRule = field(default_factory=KeepAll)
     agent: AgentConfig = field(default_factory=GPAgentConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    initial: InitialConfig = field(default_factory=InitialConfig)
 
     def __post_init__(self) -> None:
         at_least("episodes", self.episodes, 1)

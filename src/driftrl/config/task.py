@@ -59,7 +59,9 @@ class Task:
 
     def check_environment(self, environment: EnvironmentConfig) -> None:
         """Refuse what the system does not offer."""
-        self.sizes(environment)
+        observed, actions = self.sizes(environment)
+        observed -= actions * environment.limits.observes_action
+        environment.limits.check_sizes(observed, actions)
         require(
             environment.start in self.starts,
             f"Task {self.name!r} has no start {environment.start!r}; "
@@ -78,7 +80,10 @@ class Task:
             )
 
     def sizes(self, environment: EnvironmentConfig) -> tuple[int, int]:
-        """Return the numbers of observations and actions."""
+        """Return the numbers of observations and actions.
+
+        Where an action's rate is limited, the one before is observed.
+        """
         observed = {"paper": self.state_size, **self.more_observations}
         if environment.observation not in observed:
             raise unknown_name(
@@ -86,4 +91,5 @@ class Task:
                 environment.observation,
                 observed,
             )
-        return observed[environment.observation], self.action_size
+        before = self.action_size * environment.limits.observes_action
+        return observed[environment.observation] + before, self.action_size

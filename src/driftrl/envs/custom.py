@@ -410,8 +410,7 @@ class GymPlant(Plant):
         obs = np.asarray(obs, np.float64)
         known = all(value is not None for value in applied)
         mean = np.mean(applied, axis=0) if known else None
-        share = None if mean is None else scaled(mean, self._low, self._high)
-        info = {**info, "applied": share}
+        info = {**info, "applied": None if mean is None else self.share(mean)}
         return obs, total, bool(terminated), bool(truncated) or late, info
 
     def get_state(self) -> dict[str, np.ndarray] | None:
@@ -443,6 +442,10 @@ class GymPlant(Plant):
         """Return an action of [−1, 1] in the environment's units."""
         share = 0.5 * (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0)
         return (self._low + share * (self._high - self._low)).astype(self._dtype)
+
+    def share(self, command: np.ndarray) -> np.ndarray:
+        """Return what a command in the environment's units is as an action."""
+        return scaled(command, self._low, self._high)
 
     def render(self) -> Any:
         """Draw the environment."""

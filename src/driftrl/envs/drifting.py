@@ -17,6 +17,7 @@ from driftrl.config.run import Clock, EnvironmentConfig, ExtraDrift, RunConfig
 from driftrl.config.task import Task
 from driftrl.drift.schedules import Constant, Schedule, Unknown, extremes, value_at
 from driftrl.envs.custom import NO_PARAMETER, GymPlant, is_custom, load_env
+from driftrl.envs.limits import with_limits
 from driftrl.envs.plant import Observation, Plant, StepResult
 from driftrl.envs.tasks import task_named, task_of_run
 from driftrl.errors import EnvironmentFault, at_least, require
@@ -232,6 +233,7 @@ def drifting(plant: Plant, config: RunConfig) -> DriftingEnv:
     schedules = schedules_of(
         config.task, config.environment, config.drift, config.extra_drifts
     )
+    plant = with_limits(plant, config.environment.limits)
     if config.continuing:
         return ContinuingEnv(plant, schedules, config)
     return DriftingEnv(plant, schedules, config.clock, config.drift_every)

@@ -130,10 +130,13 @@ def check_fits(config: RunConfig) -> None:
     method_named(config.method)
     environment = config.environment
     task.check_environment(environment)
-    if environment.terminates and isinstance(config.agent, EnsembleAgentConfig):
+    limits = environment.limits
+    ends = environment.terminates or (limits.states and limits.penalty is not None)
+    if ends and isinstance(config.agent, EnsembleAgentConfig):
         require(
             config.agent.imagination.termination != "absent",
-            "With environment.terminates = true imagined rollouts must end too: set "
+            "With environment.terminates = true, or environment.limits.penalty, "
+            "imagined rollouts must end too: set "
             "agent.imagination.termination to 'known' or 'learned'; received 'absent'.",
         )
     unknown = isinstance(config.drift, Unknown)

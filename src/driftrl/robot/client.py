@@ -272,6 +272,9 @@ class RemoteEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         aborted = self._aborted(message.step, message.reason)
         if message.code in _OF_TIME and self.robot.real_time:
             aborted.add_note(_TOO_BUSY)
+        aborted.out_of_bounds = message.code == "bounds"
+        if message.obs and message.step == self._step > 0:
+            aborted.end = (np.array(message.obs), message.reward)
         return aborted
 
     def _aborted(self, actions: int, reason: str) -> EpisodeAborted:

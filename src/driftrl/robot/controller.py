@@ -85,6 +85,11 @@ class Controller:
         self._answers_before = len(self.log.answers)
 
     @property
+    def seen(self) -> Sample | None:
+        """What the machine showed last."""
+        return self._seen
+
+    @property
     def applied(self) -> tuple[float, ...]:
         """The action in force; none before the first of an episode."""
         return tuple(self._applied.tolist()) if self.step else ()

@@ -146,6 +146,10 @@ class Stopped(_Message, frozen=True):
     step: Count
     code: Code
     reason: Text
+    obs: Vector = ()
+    """Of code "bounds": the observation that was outside; otherwise empty."""
+    reward: Number = 0.0
+    """Of the step that led there."""
 
 
 class Alive(_Message, frozen=True):

@@ -8,6 +8,7 @@ import hmac
 import math
 import threading
 
+import msgspec
 import numpy as np
 
 from driftrl.robot.controller import Actor, Controller, now
@@ -120,7 +121,11 @@ class Robot(Actor):
 
     def _report_stop(self, why: Interrupted) -> None:
         episode, step = self._controller.episode, self._controller.step
-        self._send(Stopped(episode, step, why.code, why.reason[:MAX_TEXT]))
+        stopped = Stopped(episode, step, why.code, why.reason[:MAX_TEXT])
+        if why.code == "bounds" and (seen := self._controller.seen) is not None:
+            ended = {"obs": tuple(seen.obs.tolist()), "reward": seen.reward}
+            stopped = msgspec.structs.replace(stopped, **ended)
+        self._send(stopped)
 
     # ---- the learner, as the controller meets it ------------------------------------
 

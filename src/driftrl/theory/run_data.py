@@ -43,7 +43,9 @@ def observation_size(run: Run) -> int:
     """Return the number of observations of a run's agent."""
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a custom environment
-        return environment["observations"]
+        # With a limited rate the actions before are observed, too.
+        observes = environment.get("limits", {}).get("rate", 2.0) < 2.0
+        return environment["observations"] + environment["actions"] * observes
     from driftrl.envs.tasks import task_named
 
     task = task_named(run.task)

@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from driftrl.agents.base import Agent, State
 from driftrl.agents.gp_mpc import GPAgent
+from driftrl.agents.guided import Control, GuidedAgent
 from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.model_free import SACAgent
-from driftrl.agents.rollouts import TaskFunctions
+from driftrl.agents.rollouts import TaskFunctions, limited
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import RunConfig
+from driftrl.envs.custom import scaled
 from driftrl.envs.drifting import (
     environment_of,
     known_end,
@@ -17,8 +21,9 @@ from driftrl.envs.drifting import (
     known_reward,
 )
 from driftrl.envs.tasks import check_fits, task_of_run
-from driftrl.errors import InputError, require
+from driftrl.errors import EnvironmentFault, InputError, counted, require, shown
 from driftrl.memory.forgetting import ENDLESS, max_transitions
+from driftrl.plugins import load_object
 from driftrl.training.streams import Purpose, key_for
 
 MORE_DATA = (
@@ -30,6 +35,43 @@ MORE_DATA = (
 
 def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Agent:
     """Build the agent of a configuration; a custom task may bring its functions."""
+    agent = _learning_agent(config, functions)
+    if not config.initial.controller:
+        return agent
+    require(
+        isinstance(agent, ModelBasedAgent),
+        "A learner with an initial controller compares policies in its model: choose "
+        "agent.kind = 'ensemble'.",
+    )
+    return GuidedAgent(agent, _initial_controller(config), config.initial)
+
+
+def _initial_controller(config: RunConfig) -> Control:
+    """Return the controller of a run, as a choice of −1 to 1 for what it observes."""
+    function, limits = load_object(config.initial.controller), config.environment.limits
+    require(callable(function), f"{config.initial.controller!r} is not a function.")
+    observed, actions = sizes_of(config)
+    observed -= actions * limits.observes_action
+    low, high = (np.array(v) for v in (config.environment.low, config.environment.high))
+
+    def control(obs: np.ndarray) -> np.ndarray:
+        values = np.atleast_1d(np.asarray(function(obs[:observed]), np.float64))
+        require(
+            values.shape == (actions,),
+            f"The initial controller must return {counted(actions, 'number')}, "
+            f"received {shown(values)}.",
+        )
+        if not np.isfinite(values).all():
+            raise EnvironmentFault(f"The initial controller returned {values}.")
+        action = np.clip(scaled(values, low, high) if len(low) else values, -1.0, 1.0)
+        return (
+            limits.choice(obs[observed:], action) if limits.limits_actions else action
+        )
+
+    return control
+
+
+def _learning_agent(config: RunConfig, functions: TaskFunctions | None) -> Agent:
     sizes = sizes_of(config)
     if functions is None:
         task, environment = task_of_run(config), config.environment
@@ -37,7 +79,8 @@ def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Age
         if config.continuing and config.recovery == "policy":
             end = None  # a fall is not the end of anything
         functions = TaskFunctions(end, reward, known_next_obs(task))
-    settings = config.agent
+    settings, limits = config.agent, config.environment.limits
+    functions = limited(functions, limits, sizes[0] - sizes[1] * limits.observes_action)
     if isinstance(settings, GPAgentConfig):
         if functions.reward is None:
             raise InputError(
@@ -45,13 +88,19 @@ def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Age
                 f"{config.task!r} is not known to the learner; choose agent.kind = "
                 "'ensemble' or 'sac'."
             )
-        return GPAgent(sizes, functions.reward, settings)
+        known = functions.next_obs if limits.observes_action else None
+        return GPAgent(sizes, functions.reward, settings, known, limits)
     steps, points = config.environment.steps, most_points(config)
     room = points + steps if settings.learning.when == "step" else points
     if isinstance(settings, SACAgentConfig):
         return SACAgent(sizes, settings, capacity=room, steps=steps)
     return ModelBasedAgent(
-        sizes, settings, capacity=room, steps=steps, functions=functions
+        sizes,
+        settings,
+        capacity=room,
+        steps=steps,
+        functions=functions,
+        limits=limits,
     )
 
 

@@ -52,6 +52,9 @@ Learned = tuple[State, Decision, Policy]
 """A state, which episodes it was learned from, and its policy."""
 
 
+_VARIED = 0.05  # noise of an attempt that is to differ, times its number
+
+
 @dataclass
 class _Running:
     """The running episode."""
@@ -95,6 +98,7 @@ class Learner:
         self._lag = 0  # newest episodes that π_n could not learn from
         self._carry: Carry | None = None  # what the policy goes on from, if it does
         self._began = time.perf_counter()
+        self._varied = 0  # attempts at episode n that are to differ
         self.memory = memory
         self.state = state
         """The agent's, after the newest episode."""
@@ -151,6 +155,10 @@ class Learner:
         step = len(running.transitions)
         key = key_for(self._seed, Purpose.ACTING, self.number, step)
         action, running.carry = running.policy.act(obs, running.carry, key=key)
+        if self._varied:
+            place = (self._seed, Purpose.ACTING, self.number, step, self._varied)
+            noise = np.random.default_rng(place).standard_normal(len(action))
+            action = np.clip(action + _VARIED * self._varied * noise, -1.0, 1.0)
         running.last = (obs, action)
         return action
 
@@ -195,14 +203,19 @@ class Learner:
         )
         running.policy = self._agent.policy(running.state)
 
-    def abort_episode(self) -> None:
-        """Discard the running episode, if there is one; it leaves no trace."""
+    def abort_episode(self, *, vary: bool = False) -> None:
+        """Discard the running episode, if there is one; it leaves no trace.
+
+        Args:
+            vary: Whether the next attempt at it is to differ, since the same actions
+                would end as badly: noise is added to them, more at every attempt.
+        """
         require(
             self._unlearned is None,
             f"Episode {self.number} has ended and is stored, so it can't be discarded "
             "any more: abort_episode() comes before end_episode().",
         )
-        self._running = None
+        self._running, self._varied = None, self._varied + vary
 
     def end_episode(self, *, theta: Theta = math.nan) -> Episode:
         """End episode n and return it; ``learn`` comes next.
@@ -230,7 +243,7 @@ class Learner:
             f"theta must be one number or one for each of the {len(rows)} steps; "
             f"received shape {np.shape(theta)}.",
         )
-        self._running, self.state = None, running.state
+        self._running, self.state, self._varied = None, running.state, 0
         self._unlearned = (episode, float(np.mean(theta)))
         return episode
 
@@ -344,6 +357,7 @@ class Learner:
             turned_over=decision.turned_over,
             updates=updates,
             seconds=seconds,
+            degraded=self._degraded(),
         )
         data = self.memory.since(decision.first)
         if self.memory.directory is not None:  # a rule may ask for any episode again
@@ -374,6 +388,10 @@ class Learner:
             **policy.metrics,
             **self.decision.columns,
         )
+
+    def _degraded(self) -> bool:
+        """Return whether returns have dropped; nothing here judges that."""
+        return False
 
     def _retained(self) -> Data:
         return self.memory.since(self.first_retained)

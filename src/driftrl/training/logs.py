@@ -207,9 +207,8 @@ def import_log(  # noqa: PLR0913 - every argument but two is optional
             part = parts[number - 1]
             if session.unlearned is None:
                 actions = scaled(part.actions, np.array(low), np.array(high))
-                session.add_episode(
-                    part.obs, actions, part.rewards, terminated=part.terminated
-                )
+                seen = config.environment.limits.observed(part.obs, actions)
+                session.add_episode(*seen, part.rewards, terminated=part.terminated)
             share = None
             if budget is not None:
                 before, after = budget * taken[number - 1 : number + 1] // taken[-1]
@@ -292,6 +291,8 @@ def _require_same(session: Session, parts: Sequence[Logged]) -> None:
         newest = session.memory.episode(done) if done else None
     stored = None if newest is None else newest.obs
     logged = parts[done - 1].obs[:-1] if 0 < done <= len(parts) else None
+    if stored is not None:  # of a limited rate it has the actions before, too
+        stored = stored[:, : parts[0].obs.shape[1]]
     require(
         stored is None
         or (logged is not None and np.array_equal(stored, logged.astype(stored.dtype))),

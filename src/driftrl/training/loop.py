@@ -94,7 +94,7 @@ def run_session(
         try:
             record = _run_episode(session, env, twin, watch)
         except EpisodeAborted as aborted:
-            session.abort_episode()
+            session.abort_episode(vary=aborted.out_of_bounds)
             stopped += 1
             reason = str(aborted).rstrip(".")
             advice = " ".join(getattr(aborted, "__notes__", ["Fix the cause."]))

@@ -371,6 +371,19 @@ class Session(Learner):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _degraded(self) -> bool:
+        return bool(self.config.initial.controller) and not self.health().works
+
+    def _row(
+        self, episode: Episode, theta: float, return_eval: float | None
+    ) -> EpisodeRecord:
+        record = super()._row(episode, theta, return_eval)
+        limits = self.config.environment.limits
+        if not limits.states:
+            return record
+        violations = int(limits.outside(episode.next_obs).sum())
+        return replace(record, violations=violations)
+
     def _warn_of_no_data(self, record: EpisodeRecord) -> None:
         """Warn once if the rule forgets before there is enough to learn from."""
         rule, least = self.config.forgetting, least_points(self.config)

@@ -10,6 +10,7 @@ import numpy as np
 
 from driftrl.agents.base import Policy
 from driftrl.agents.rollouts import TaskFunctions
+from driftrl.config.limits import LimitsConfig
 from driftrl.drift.schedules import Schedule
 from driftrl.envs.custom import (
     Env,
@@ -42,11 +43,23 @@ class Trained:
     policy: Policy = field(repr=False)
     """The newest policy, without exploration."""
     plant: GymPlant = field(repr=False)
+    limits: LimitsConfig = field(default_factory=LimitsConfig, repr=False)
+    """Of the actions, among others."""
 
-    def act(self, obs: np.ndarray) -> np.ndarray:
-        """Return the action for an observation, in the environment's own units."""
-        key = key_for(0, Purpose.EVALUATION, 1)
-        action, _ = self.policy.act(np.asarray(obs), self.policy.begin(), key=key)
+    def act(self, obs: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
+        """Return the action for an observation, in the environment's own units.
+
+        Where the rate is limited it follows ``before``, by default from rest.
+        """
+        key, limits, obs = key_for(0, Purpose.EVALUATION, 1), self.limits, np.array(obs)
+        last = limits.before((self.plant.action_space.shape or (1,))[0])
+        if before is not None:
+            last = self.plant.share(before)
+        if limits.observes_action:
+            obs = np.append(obs, last)
+        action, _ = self.policy.act(obs, self.policy.begin(), key=key)
+        if limits.limits_actions:
+            action = limits.applied(last, action)
         return self.plant.command(action)
 
 
@@ -112,4 +125,5 @@ def train(  # noqa: PLR0913 - every argument but the first is optional
         run_session(session, machine, on_episode=on_episode, twin=twin)
         policy = session.policy.deterministic()
     records = read_records(directory / RECORDS_FILE)
-    return Trained(directory, tuple(records), policy, plant)
+    limits = config.environment.limits
+    return Trained(directory, tuple(records), policy, plant, limits)
