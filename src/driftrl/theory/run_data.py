@@ -44,8 +44,9 @@ def observation_size(run: Run) -> int:
     environment = run.config.get("environment", {})
     if environment.get("observations"):  # a custom environment
         # With a limited rate the actions before are observed, too.
-        observes = environment.get("limits", {}).get("rate", 2.0) < 2.0
-        return environment["observations"] + environment["actions"] * observes
+        is_limited = environment.get("limits", {}).get("rate", 2.0) < 2.0
+        before = environment["actions"] if is_limited else 0
+        return environment["observations"] + before
     from driftrl.envs.tasks import task_named
 
     task = task_named(run.task)
