@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
+from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.drift.schedules import Constant
@@ -222,6 +223,7 @@ def test_bad_input(tmp_path: Path) -> None:
     said: list[str] = []
     loop.run(drum("Drum", episodes=1), tmp_path / "forgetful", warn=said.append)
     assert [line for line in said if "get_state" in line]
+    assert main(["run", "pendulum", "--segment", "0"]) == 2
     with pytest.raises(InputError, match="continuing"):
         replace(drum(), background=True, continuing=False)
     with pytest.raises(InputError, match="'step'"):

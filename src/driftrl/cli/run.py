@@ -68,7 +68,8 @@ def main(argv: list[str]) -> int:
         return 0
     robot = _connect(options) if options.robot else None
     config = _config(options, flags, robot)
-    config = config.in_segments(options.segment) if options.segment else config
+    segment = options.segment
+    config = config if segment is None else config.in_segments(segment)
     if robot is not None:
         _check_keeps_pace(config, robot)
     if config.background:  # or an action would wait for what the thread computes
