@@ -12,8 +12,8 @@ when ``learn`` returns.  Whatever happens in between, ``Session.resume(directory
 on from there.
 
 With ``Session(…, continuing=True, segment=200)`` the machine is never reset: episodes
-are segments of its life.  With ``background`` too, a thread stores a segment and learns
-from it while the next one runs (``learn_beside`` in place of ``learn``).
+are segments of one long run.  With ``background`` too, a thread stores a segment and
+learns from it while the next one runs (``learn_beside`` in place of ``learn``).
 """
 
 import math
