@@ -41,7 +41,8 @@ def firsts(decisions: list[Decision]) -> list[int]:
 
 
 def alarms(decisions: list[Decision]) -> list[int]:
-    return [n for n, one in enumerate(decisions, start=2) if one.turned_over]
+    seen = (one.columns.get("change_alarm") for one in decisions)
+    return [n for n, alarm in enumerate(seen, start=2) if alarm]
 
 
 def test_nothing_is_forgotten_while_nothing_changes() -> None:
@@ -63,7 +64,11 @@ def test_an_abrupt_change_is_located_and_the_span_grows_again(
 
 def test_two_changes_are_both_located() -> None:
     gains = [0.9] * 6 + [0.4] * 6 + [1.2] * 6
-    assert firsts(replay(Adaptive(), driven(gains)))[-1] == 13
+    decisions = replay(Adaptive(soft_resets=True), driven(gains))
+    assert decisions[-1].first == 13
+    over = [n for n, one in enumerate(decisions, start=2) if one.turned_over]
+    assert over == alarms(decisions) == [8, 14]
+    assert not any(one.turned_over for one in replay(Adaptive(), driven(gains)))
 
 
 def test_a_steady_drift_shortens_and_its_end_lengthens() -> None:
@@ -164,13 +169,18 @@ def test_hindsight_is_told() -> None:
     rule = Hindsight((11, 21))
     told = [rule.first_retained(n, Evidence()) for n in (1, 11, 12, 21, 22, 30)]
     assert told == [1, 1, 11, 11, 21, 21]
-    assert turns_over(rule, 12, Evidence()) and not turns_over(rule, 13, Evidence())
+    over = [n for n in range(1, 30) if turns_over(rule, n, Evidence())]
+    assert over == []
+    soft = replace(rule, soft_resets=True)
+    assert [n for n in range(1, 30) if turns_over(soft, n, Evidence())] == [12, 22]
     assert Hindsight().first_retained(50, Evidence()) == 1
 
 
 def test_a_reset_by_hand_holds_for_a_rule_that_adapts() -> None:
     decisions = replay(Since(5, Adaptive()), driven([0.5] * 9))
-    assert firsts(decisions) == [1] * 4 + [5] * 5 and alarms(decisions) == [6]
+    assert firsts(decisions) == [1] * 4 + [5] * 5
+    over = [n for n, one in enumerate(decisions, start=2) if one.turned_over]
+    assert over == [6]
     assert decisions[-1].columns["last_change"] == 1
 
 
@@ -214,7 +224,7 @@ def test_a_run_records_why_and_resumes_exactly(tmp_path: Path) -> None:
     assert config.method == "adaptive"
     run(config, tmp_path / "whole")
     rows = read_records(tmp_path / "whole" / "episodes.jsonl")
-    assert [row.last_change for row in rows] == [None] + [1] * 5
+    assert [row.last_change for row in rows] == [None, 1, 1, 1, 1, 3]
     assert rows[2].change_candidate == 2 and rows[2].change_log_odds is not None
     assert [len(row.span_losses or ()) for row in rows] == [0, 0, 7, 7, 7, 7]
 

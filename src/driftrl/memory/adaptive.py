@@ -4,15 +4,16 @@ A stretch of episodes is learned by a Gaussian process on landmarks, whose featu
 not depend on the agent.  Three questions are asked of it:
 
 - *Has anything changed, and since which episode?*  The evidence of one function for the
-  whole stretch is compared with that of two, before and from episode k on, which share
-  their noise.  Where inputs are merely new, one function explains both; where old and
-  new data contradict each other, it can't.
+  whole stretch is compared with that of a change at episode k: a difference that is
+  linear in state and action, large or small, or another function altogether, all with
+  the same noise.  Where inputs are merely new, one function explains both; where old
+  and new data contradict each other, it can't.
 - *How much past predicts best?*  The newest episode is predicted from the 1, 2, 4, …
   before it, and from all.  ``fixed_share`` adds these losses up.
 - *Is the newest episode a surprise?*  The test of event-triggered learning.
 
 Cost: at most ``MOST_EPISODES`` episodes of ``_ROWS`` transitions and ``_RANK``
-landmarks are used, and 30 decompositions are made, and up to 21 more for every change
+landmarks are used, and 52 decompositions are made, and up to 43 more for every change
 that is located, however long the run is.
 """
 
@@ -30,6 +31,7 @@ from driftrl.memory.nystrom import (
     posterior,
     quick_features,
     spectrum,
+    with_difference,
 )
 from driftrl.types import Episode
 
@@ -40,6 +42,8 @@ SPANS = (1, 2, 4, 8, 16, 32)
 _ROWS, _RANK = 100, 100
 # Episodes since a change that is considered: every recent one, then ever fewer.
 _AGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+# Sizes of a linear difference, in units of the prior of the function itself.
+_DIFFERENCES = (0.1, 0.01)
 # Squared errors beyond this many variances count no more: one outlier is no drift.
 _MOST_SQUARED = 25.0
 
@@ -87,6 +91,8 @@ class Stretch:
         self._parts = [features.of(episode) for episode in episodes]
         self._sums = RunningSums(self._parts)
         self._tolerance = tolerance
+        # A constant and the inputs are the first of the features.
+        self._linear = 1 + features.landmarks.shape[1]
         self.rows = [len(targets) for _, targets in self._parts]
         """Transitions that are used of each episode."""
 
@@ -99,7 +105,8 @@ class Stretch:
 
         The log Bayes factor of a change at k is lowered by ``least_gain`` nats for
         every number observed since k: a model that is a little wrong everywhere is a
-        little better in two parts, and that is no change.  All k are equally likely.
+        little better in two parts, and that is no change.  All k and all kinds of
+        change are equally likely.
         """
         end = len(self) + 1
         numbers = self._parts[0][1].shape[1]
@@ -109,18 +116,18 @@ class Stretch:
             after = sum(self.rows[place - 1 :])
             if after == 0 or sum(self.rows[first - 1 : place - 1]) == 0:
                 continue
-            parts = (
-                spectrum(self._sums.between(first, place)),
-                spectrum(self._sums.between(place, end)),
-            )
-            gain = self._evidence(*parts) - self._evidence(whole)
+            old, new = self._sums.between(first, place), self._sums.between(place, end)
+            changes = [self._evidence(spectrum(old), spectrum(new))]
+            for size in _DIFFERENCES:
+                sums = with_difference(old, new, self._linear, size)
+                changes.append(self._evidence(spectrum(sums)))
+            gain = _log_mean(changes) - self._evidence(whole)
             gains.append(gain - least_gain * numbers * after)
             places.append(place)
         if not places:
             return None
         best = int(np.argmax(gains))
-        odds = float(np.logaddexp.reduce(gains)) - math.log(len(gains))
-        return Split(places[best], odds)
+        return Split(places[best], _log_mean(gains))
 
     def _evidence(self, *parts: Spectrum) -> float:
         return float(evidence(*parts, floor=self._tolerance)[0].max(axis=1).sum())
@@ -168,6 +175,10 @@ class Stretch:
     def _predict_newest(self, first: int) -> tuple[np.ndarray, np.ndarray]:
         belief = posterior(self._sums.between(first, len(self)), self._tolerance)
         return belief.predict(self._parts[-1][0])
+
+
+def _log_mean(logs: Sequence[float]) -> float:
+    return float(np.logaddexp.reduce(logs)) - math.log(len(logs))
 
 
 def fixed_share(

@@ -114,7 +114,7 @@ class Decision:
     first: int
     """m(n)."""
     turned_over: bool = False
-    """Whether the rule's clock has come round, or a change was located."""
+    """Whether the rule's clock has come round, which soft resets keep."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """What the row of episode n says about it: columns of ``EpisodeRecord``."""
 
@@ -376,6 +376,8 @@ class Hindsight:
 
     changes: tuple[int, ...] = ()
     """First episode after each change."""
+    soft_resets: bool = False
+    """Whether the agent's soft resets follow the changes, or never come."""
 
     def __post_init__(self) -> None:
         for change in self.changes:
@@ -384,6 +386,10 @@ class Hindsight:
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
         return max((change for change in self.changes if change < n), default=1)
+
+    def turns_over(self, n: int, evidence: Evidence) -> bool:
+        """Return whether a change is known since the last episode."""
+        return self.soft_resets and n - 1 in self.changes
 
 
 @dataclass(frozen=True)
@@ -397,6 +403,8 @@ class _Testing:
     """Probability of an alarm, between two changes, that is none; below 1."""
     tolerance: float = 0.02
     """Changes that do not matter, in standard deviations of a step of the state."""
+    soft_resets: bool = False
+    """Whether the agent's soft resets follow located changes, or never come."""
 
     def __post_init__(self) -> None:
         for name in ("false_alarms", "tolerance"):
@@ -486,7 +494,7 @@ class Adaptive(_Testing):
             "span_losses": losses or None,
         }
         retained = located if span is None else max(located, n - span)
-        return Decision(retained, alarm, columns)
+        return Decision(retained, alarm and self.soft_resets, columns)
 
 
 @dataclass(frozen=True)
@@ -515,7 +523,7 @@ class Event(_Testing):
         alarm = stretch.surprises(self.false_alarms) >= self.hits
         since = n - 1 if alarm else numbers[0]
         columns = {"last_change": since, "change_alarm": alarm}
-        return Decision(since, alarm, columns)
+        return Decision(since, alarm and self.soft_resets, columns)
 
 
 @dataclass(frozen=True)

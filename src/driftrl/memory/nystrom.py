@@ -193,6 +193,21 @@ class Belief:
         return along @ self.weights, along**2 @ self.variances + self.noise
 
 
+def with_difference(before: Sums, after: Sums, columns: int, scale: float) -> Sums:
+    """Return the sums of both data sets, the later with a difference of its own.
+
+    The later one is explained by wᵀφ + scale·vᵀφ', where φ' are the first ``columns``
+    features, and v has the prior of w.
+    """
+    both, later = before.plus(after), after.gram[:, :columns] * scale
+    return Sums(
+        np.block([[both.gram, later], [later.T, later[:columns] * scale]]),
+        np.concatenate([both.cross, after.cross[:columns] * scale]),
+        both.square,
+        both.count,
+    )
+
+
 class Spectrum(NamedTuple):
     """A data set along the eigenvectors of its A = QΛQᵀ, for every noise level κ."""
 
