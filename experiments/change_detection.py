@@ -1,4 +1,4 @@
-"""How often do ``adaptive`` and ``event`` see a change, where there is one and where not?
+"""How often do ``adaptive`` and ``event`` see a change, and how soon?
 
 Pendulums are simulated as in the first figure, with a policy that gets better: it
 drives in the direction of motion until the pendulum is up, then balances, and between
@@ -24,8 +24,8 @@ from scipy.stats import binomtest
 
 from driftrl.envs.drifting import environment_of
 from driftrl.envs.tasks import configure
-from driftrl.memory.episodes import load_episode
 from driftrl.memory.forgetting import FORGETTING, replay
+from driftrl.theory.run_data import load_episodes, load_single_run
 from driftrl.types import Episode
 
 EPISODES, ONSET, FULL = 30, 10, 2.0
@@ -35,9 +35,7 @@ RULES = ("adaptive", "event")
 def simulated(low: float, seed: int, episodes: int = EPISODES) -> list[Episode]:
     """Return a run whose torque falls from full to ``low`` after the onset."""
     drift = {"kind": "step", "theta_max": FULL, "theta_min": low, "start": ONSET}
-    config = configure(
-        "pendulum", "sombrl", {"episodes": episodes, "drift": drift}
-    )
+    config = configure("pendulum", "sombrl", {"episodes": episodes, "drift": drift})
     draw, env = np.random.default_rng(seed), environment_of(config)
     brake, gain = draw.uniform(1.0, 3.0), draw.uniform(2.0, 6.0)
     found = []
@@ -86,7 +84,7 @@ def print_constant(name: str, runs: Iterable[Sequence[Episode]]) -> None:
 
 def print_fall(low: float, count: int) -> None:
     """Print how soon a fall to ``low`` is seen."""
-    false, delays = {rule: 0 for rule in RULES}, {rule: [] for rule in RULES}
+    false, delays = dict.fromkeys(RULES, 0), {rule: [] for rule in RULES}
     for seed in range(count):
         episodes = simulated(low, seed)
         for rule in RULES:
@@ -108,7 +106,7 @@ def print_fall(low: float, count: int) -> None:
 def recorded(study: Path, shuffles: int) -> Iterable[Sequence[Episode]]:
     """Yield the runs of a study, each as it was and then in random orders."""
     for number, config in enumerate(sorted(study.glob("*/config.toml"))):
-        episodes = list(read_episodes(config.parent))
+        episodes = load_episodes(load_single_run(config.parent))
         yield episodes
         draw = np.random.default_rng(number)
         for _ in range(shuffles):

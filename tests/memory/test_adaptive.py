@@ -29,7 +29,13 @@ from driftrl.memory.forgetting import (
     replay,
     turns_over,
 )
-from driftrl.memory.nystrom import Sums, evidence, quick_features, spectrum
+from driftrl.memory.nystrom import (
+    Sums,
+    evidence,
+    quick_features,
+    spectrum,
+    with_differences,
+)
 from driftrl.records import RecordWriter, read_records
 from driftrl.training.loop import run
 from driftrl.types import Episode, EpisodeRecord
@@ -243,3 +249,23 @@ def test_a_run_records_why_and_resumes_exactly(tmp_path: Path) -> None:
 
 def test_other_rules_record_nothing_of_changes() -> None:
     assert decide(KeepAll(), 4, Evidence()) == Decision(1)
+
+
+def test_evidence_of_a_difference_by_hand() -> None:
+    """A later part with weights of its own beside the shared ones is a larger model."""
+    episodes = driven([0.5, 0.9])
+    features = quick_features(episodes, 100, 100)
+    parts = [features.of(episode) for episode in episodes]
+    before, after = (Sums.of(*part) for part in parts)
+    whole = spectrum(before.plus(after))
+    every = np.concatenate([part[0] for part in parts])
+    sizes = (0.1, 0.5)
+    differ = with_differences(whole, after, 3, sizes)
+    for size, found in zip(sizes, differ, strict=True):
+        own = np.zeros((len(every), 3))
+        own[len(parts[0][1]) :] = size * parts[1][0][:, :3]
+        phi = np.concatenate([every, own], axis=1)
+        larger = spectrum(Sums.of(phi, np.concatenate([part[1] for part in parts])))
+        expected = evidence(larger, floor=0.1)
+        assert evidence(found, floor=0.1)[0] == pytest.approx(expected[0], rel=1e-6)
+        assert evidence(found, floor=0.1)[1] == pytest.approx(expected[1], rel=1e-6)

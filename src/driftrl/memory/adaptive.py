@@ -13,7 +13,7 @@ not depend on the agent.  Three questions are asked of it:
 - *Is the newest episode a surprise?*  The test of event-triggered learning.
 
 Cost: at most ``MOST_EPISODES`` episodes of ``_ROWS`` transitions and ``_RANK``
-landmarks are used, and 52 decompositions are made, and up to 43 more for every change
+landmarks are used, and 30 decompositions are made, and up to 21 more for every change
 that is located, however long the run is.
 """
 
@@ -31,7 +31,7 @@ from driftrl.memory.nystrom import (
     posterior,
     quick_features,
     spectrum,
-    with_difference,
+    with_differences,
 )
 from driftrl.types import Episode
 
@@ -117,10 +117,9 @@ class Stretch:
             if after == 0 or sum(self.rows[first - 1 : place - 1]) == 0:
                 continue
             old, new = self._sums.between(first, place), self._sums.between(place, end)
-            changes = [self._evidence(spectrum(old), spectrum(new))]
-            for size in _DIFFERENCES:
-                sums = with_difference(old, new, self._linear, size)
-                changes.append(self._evidence(spectrum(sums)))
+            differ = with_differences(whole, new, self._linear, _DIFFERENCES)
+            changes = [self._evidence(one) for one in differ]
+            changes.append(self._evidence(spectrum(old), spectrum(new)))
             gain = _log_mean(changes) - self._evidence(whole)
             gains.append(gain - least_gain * numbers * after)
             places.append(place)

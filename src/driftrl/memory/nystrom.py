@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import eigh, solve_triangular
+from scipy.linalg import solve_triangular
 
 from driftrl.kernels import (
     Hyperparameters,
@@ -193,21 +193,6 @@ class Belief:
         return along @ self.weights, along**2 @ self.variances + self.noise
 
 
-def with_difference(before: Sums, after: Sums, columns: int, scale: float) -> Sums:
-    """Return the sums of both data sets, the later with a difference of its own.
-
-    The later one is explained by wᵀφ + scale·vᵀφ', where φ' are the first ``columns``
-    features, and v has the prior of w.
-    """
-    both, later = before.plus(after), after.gram[:, :columns] * scale
-    return Sums(
-        np.block([[both.gram, later], [later.T, later[:columns] * scale]]),
-        np.concatenate([both.cross, after.cross[:columns] * scale]),
-        both.square,
-        both.count,
-    )
-
-
 class Spectrum(NamedTuple):
     """A data set along the eigenvectors of its A = QΛQᵀ, for every noise level κ."""
 
@@ -227,7 +212,7 @@ class Spectrum(NamedTuple):
 
 def spectrum(sums: Sums) -> Spectrum:
     """Decompose a data set."""
-    values, basis = eigh(sums.gram, check_finite=False)
+    values, basis = np.linalg.eigh(sums.gram)
     values = np.maximum(values, 0.0)[:, None]
     along = basis.T @ sums.cross
     explained = (along**2).T @ (1.0 / (values + _NOISE_LEVELS))
@@ -249,6 +234,30 @@ def evidence(
     noise = np.sum([part.left for part in parts], axis=0) / count + floor**2
     penalty = np.sum([part.penalty for part in parts], axis=0)
     return -0.5 * (count * np.log(noise) + penalty), noise
+
+
+def with_differences(
+    whole: Spectrum, later: Sums, columns: int, sizes: Sequence[float]
+) -> list[Spectrum]:
+    """Return a data set whose later part differs, as far as ``evidence`` asks.
+
+    The later part is explained by wᵀφ + size·vᵀφ', where φ' are the first ``columns``
+    features and v has the prior of w.  A = QΛQᵀ grows by these columns; v is
+    integrated out at each κ with their Schur complement, which is size²·S + κ.
+    """
+    cross = whole.basis.T @ later.gram[:, :columns]
+    shrunk = cross.T / (whole.values.T + _NOISE_LEVELS[:, None])[:, None]
+    values, basis = np.linalg.eigh(later.gram[:columns, :columns] - shrunk @ cross)
+    rest = later.cross[:columns] - shrunk @ whole.along
+    along = (basis.transpose(0, 2, 1) @ rest) ** 2
+    found = []
+    for size in sizes:
+        levels = size**2 * np.maximum(values, 0.0) + _NOISE_LEVELS[:, None]
+        explained = (size**2 * along / levels[..., None]).sum(axis=1).T
+        left = np.maximum(whole.left - explained, 1e-12 * whole.size)
+        penalty = np.log(levels / _NOISE_LEVELS[:, None]).sum(axis=1)
+        found.append(whole._replace(left=left, penalty=whole.penalty + penalty))
+    return found
 
 
 def posterior(sums: Sums, floor: float = 0.0) -> Belief:

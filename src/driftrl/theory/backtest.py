@@ -91,7 +91,9 @@ def recommend_window(episodes: Sequence[Episode]) -> Recommendation:
     tested = np.linspace(2, count, min(_MAX_TESTED, count - 1)).round().astype(int)
     choice = choose_span(spans, *backtest(episodes, tested.tolist(), spans))
     decisions = replay(Adaptive(), episodes)
-    found = (d.columns["last_change"] for d in decisions if d.columns.get("change_alarm"))
+    found = (
+        d.columns["last_change"] for d in decisions if d.columns.get("change_alarm")
+    )
     return replace(choice, adaptive=decisions[-1].first, changes=tuple(found))
 
 
