@@ -6,7 +6,9 @@
 For every drift one study is written and run: keep-all, resets and windows over a grid
 of H and w, doubling, event, adaptive, and hindsight, which is told the changes.  Runs
 that exist are not repeated.  Prints, and draws, the regret relative to that of the
-fixed H or w (or keep-all) that was best for the drift, paired by seed.
+fixed H or w (or keep-all) that was best for the drift, paired by seed.  Of the cheetah,
+whose best return is not known, it prints returns from the onset on and their
+differences.
 """
 
 import argparse
@@ -22,9 +24,11 @@ import driftrl
 from driftrl.analysis.statistics import estimate_mean
 from driftrl.config.toml import toml_text
 from driftrl.io import write_atomically
+from driftrl.training.study import find_study, read_study
 
 FREE = ("doubling", "event", "adaptive", "hindsight")
 """Methods without an H or w to choose."""
+CHEETAH, ONSET = "halfcheetah", 25
 COLOURS = ("#4477aa", "#ccbb44", "#228833", "#ee6677", "#aa3377")
 
 
@@ -34,6 +38,14 @@ def drifts_of(task: str) -> dict[str, tuple[dict[str, Any], list[int]]]:
     A drift without an end has a change at every episode; hindsight is then told the
     onset alone.
     """
+    if task == CHEETAH:
+        fading = {"theta_max": 1.0, "theta_min": 0.2, "rate": 0.05, "start": ONSET}
+        halved = {"theta_max": 1.0, "theta_min": 0.5, "start": ONSET}
+        return {
+            "none": ({"kind": "constant", "value": 1.0}, []),
+            "abrupt": ({"kind": "step", **halved}, [ONSET + 1]),
+            "medium": ({"kind": "exponential", **fading}, [ONSET + 1]),
+        }
     high, low, onset, end = (2.0, 1.0, 10, 30)
     rates = {"slow": 0.05, "medium": 0.2, "fast": 1.0}
     if task == "pendulum-decay":
@@ -72,11 +84,20 @@ def drifts_of(task: str) -> dict[str, tuple[dict[str, Any], list[int]]]:
     return table
 
 
+def settings_of(task: str) -> dict[str, Any]:
+    """Return what differs from the task's own settings in every run."""
+    if task != CHEETAH:
+        return {}
+    preset = read_study(find_study("mujoco_decay_rates"), "laptop").presets["laptop"]
+    return {name: value for name, value in preset.items() if name != "forget_after"}
+
+
 def study_of(task: str, drift: str, seeds: list[int]) -> dict[str, Any]:
     """Return the study of one drift, as the content of its file."""
     schedule, changes = drifts_of(task)[drift]
-    grid = (3, 5, 10, 15) if task == "pendulum" else (5, 10, 20, 40)
-    variants: list[dict[str, Any]] = [{"methods": ["sombrl", *FREE[:3]]}]
+    grid = {"pendulum": (3, 5, 10, 15), CHEETAH: (20,)}.get(task, (5, 10, 20, 40))
+    free = ["adaptive"] if task == CHEETAH else list(FREE[:3])
+    variants: list[dict[str, Any]] = [{"methods": ["sombrl", *free]}]
     told = {"forgetting": {"changes": changes}}
     variants.append({"methods": ["hindsight"], "name": "told", "settings": told})
     for size in grid:
@@ -99,7 +120,7 @@ def study_of(task: str, drift: str, seeds: list[int]) -> dict[str, Any]:
         "task": task,
         "methods": ["sombrl"],
         "seeds": seeds,
-        "settings": {"drift": schedule},
+        "settings": settings_of(task) | {"drift": schedule},
         "variants": variants,
     }
 
@@ -138,6 +159,33 @@ def relative_regret(frame: polars.DataFrame, episodes: int) -> polars.DataFrame 
             }
         )
     return polars.DataFrame(rows).sort("regret")
+
+
+def returns_after_onset(frame: polars.DataFrame) -> polars.DataFrame:
+    """Return each method's mean evaluation, and how far adaptive is ahead of it.
+
+    Differences are paired by seed, low and high are their 95 % t interval.
+    """
+    late = frame.filter(polars.col("episode") > ONSET)
+    means = late.group_by("method", "seed").agg(value=polars.col("return_eval").mean())
+    ours = means.filter(polars.col("method") == "adaptive").select("seed", a="value")
+    rows = []
+    for (name,), runs in means.sort("method", "seed").group_by(
+        "method", maintain_order=True
+    ):
+        pairs = runs.join(ours, on="seed")
+        found = estimate_mean((pairs["a"] - pairs["value"]).to_numpy())
+        rows.append(
+            {
+                "method": name,
+                "return": pairs["value"].mean(),
+                "adaptive ahead by": found.mean,
+                "low": float(found.student.low),
+                "high": float(found.student.high),
+                "seeds": len(pairs),
+            }
+        )
+    return polars.DataFrame(rows).sort("return", descending=True)
 
 
 def draw(tables: dict[str, polars.DataFrame], path: Path) -> None:
@@ -185,8 +233,12 @@ def main() -> None:
         folder = asked.out / f"{asked.task}-{drift.replace(' ', '-')}"
         if not folder.is_dir():
             continue
+        frame = driftrl.load(folder)
+        if asked.task == CHEETAH:
+            print(f"{asked.task}, {drift}", returns_after_onset(frame), sep="\n")
+            continue
         episodes = driftrl.configure(asked.task).episodes
-        table = relative_regret(driftrl.load(folder), episodes)
+        table = relative_regret(frame, episodes)
         if table is None:
             print(f"{asked.task}, {drift}: not finished")
             continue

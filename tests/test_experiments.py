@@ -155,12 +155,32 @@ def test_regret_relative_to_the_best_fixed_choice(tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("task", ["pendulum", "pendulum-decay"])
-def test_studies_of_adaptive_forgetting_are_complete(task: str) -> None:
+def test_returns_are_paired_by_seed() -> None:
+    """Adaptive is ahead of w=2 by 2 and 4 after the onset; before it nothing counts."""
+    experiment = script("adaptive_forgetting")
+    rows = [
+        {"episode": episode, "method": name, "seed": seed, "return_eval": value}
+        for name, values in {"w=2": (7.0, 1.0), "adaptive": (9.0, 5.0)}.items()
+        for seed, value in enumerate(values)
+        for episode in (experiment.ONSET, experiment.ONSET + 1)
+    ]
+    rows[0]["return_eval"] = 1000.0
+    table = experiment.returns_after_onset(polars.DataFrame(rows))
+    assert table["method"].to_list() == ["adaptive", "w=2"]
+    assert table["return"].to_list() == [7.0, 4.0]
+    # t with one degree of freedom is 12.706, and the standard error 1.
+    assert table["adaptive ahead by"].to_list() == [0.0, 3.0]
+    assert table["low"][1] == pytest.approx(3 - 12.706, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("task", "methods"), [("pendulum", 13), ("pendulum-decay", 13), ("halfcheetah", 5)]
+)
+def test_studies_of_adaptive_forgetting_are_complete(task: str, methods: int) -> None:
     experiment = script("adaptive_forgetting")
     for drift in experiment.drifts_of(task):
         runs = from_dict(Study, experiment.study_of(task, drift, [0])).runs()
-        assert len(runs) == 13 and len({run.drift for run in runs}) == 1
+        assert len(runs) == methods and len({run.drift for run in runs}) == 1
         moved = {runs[0].drift(n) for n in range(1, runs[0].episodes + 1)}
         assert (len(moved) == 1) == (drift == "none")
 
