@@ -7,14 +7,15 @@ episodes and left a log; then the learner drives on the same days.  Ways:
     guided     from the log, with the PD as initial controller
     plain      the same agent without log and PD
     today      the agent that custom environments have by default, without them
-    limited    guided, with a limit of states that the model must keep away from
+    limited    plain, with a limit of states that the model must keep away from
     rate       plain, with a limited rate of the actions that the learner knows;
                plain's own policy is driven with that limit put on afterwards
 
 Prints for each machine, by seed: the worst episode after the log over the PD's own
 worst there, the mean return of the last ten beside that of the best fixed PD, which a
-search finds on those ten, and violations per 1,000 steps; and the return of the last
-policy on the last ten days at the limited rate, without exploration.
+search finds on those ten, and violations per 1,000 steps, of all episodes and of those
+after the random ones at the start; and the return of the last policy on the last ten
+days at the limited rate, without exploration.
 
     python experiments/gentle_start.py --seeds 0 1 2 3 4
 """
@@ -245,7 +246,7 @@ def settings_of(plant: Plant, way: str, seed: int, days: int) -> dict[str, Any]:
     if way != "today":
         settings["agent"] = AGENT
     settings["environment"]["sim_steps"] = len(drive(plant, 0, 1, plant.pd).rewards)
-    if way in ("guided", "limited"):
+    if way == "guided":
         path = f"gentle_start:{plant.pd.__name__}"
         settings["initial"] = {"controller": path, "episodes": LOGGED}
     return {**settings, "episodes": days}
@@ -256,7 +257,7 @@ def learn(name: str, way: str, seed: int, days: int, out: Path) -> dict[str, Any
     plant = PLANTS[name]
     directory = out / f"{name}-{way}-{seed}"
     settings = settings_of(plant, way, seed, days)
-    if way in ("guided", "limited"):
+    if way == "guided":
         log = [drive(plant, seed, day, plant.pd) for day in range(1, LOGGED + 1)]
         driftrl.import_log(log, directory, task=plant.make(), settings=settings)
     trained = driftrl.train(
@@ -334,14 +335,20 @@ def summary(name: str, seed: int, days: int, ways: list[str], out: Path) -> str:
     for way in ways:
         made = partial(learn, name, way, seed, days, out)
         run = stored(out / file.format(way), made)
-        own = slice(LOGGED if way in ("guided", "limited") else 0, None)
-        per = 1000 * sum(run["violations"][own]) / sum(run["steps"][own])
+        own = slice(LOGGED if way == "guided" else 0, None)
+        random = AGENT["learning"]["learning_starts"]
+        learned = sum(before < random for before in np.cumsum([0, *run["steps"]]))
+        per = [
+            1000 * sum(run["violations"][first:]) / sum(run["steps"][first:])
+            for first in (own.start, max(own.start, int(learned)))
+        ]
         free = sum(reach == 2.0 for reach in run["reach"])
         text = (
             f"  {way:8} worst {min(run['returns'][own]):8.2f} = "
             f"{min(run['returns'][own]) / worst:5.2f} of the PD's, last ten "
             f"{fmean(run['returns'][-LAST:]):8.2f}, violations per 1,000 steps "
-            f"{per:5.1f}, free {free}, {run['seconds']:.0f} s"
+            f"{per[0]:5.1f}, {per[1]:5.1f} after the random ones, "
+            f"free {free}, {run['seconds']:.0f} s"
         )
         if "limited_return" in run:
             kind = "rate known" if way == "rate" else "filtered"

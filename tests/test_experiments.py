@@ -222,4 +222,4 @@ def test_gentle_start_compares_with_the_pd(
     worst = min(gentle.returns_of(motor, 0, range(1, 31), gentle.motor_pd))
     text = gentle.summary("motor", 0, 30, ["guided"], tmp_path)
     assert f"{-2.0 / worst:5.2f} of the PD's, last ten    -2.00" in text
-    assert "per 1,000 steps  20.0, free 1, 3 s" in text
+    assert "per 1,000 steps  20.0,  20.0 after the random ones, free 1" in text
