@@ -189,7 +189,7 @@ def returns_after_onset(frame: polars.DataFrame) -> polars.DataFrame:
 
 
 def draw(tables: dict[str, polars.DataFrame], path: Path) -> None:
-    """Draw keep-all and the methods without a choice, drift by drift."""
+    """Draw every fixed choice and the methods without one, drift by drift."""
     figure = Figure(figsize=(1.6 * len(tables) + 2.5, 4), layout="constrained")
     axes = figure.subplots()
     shown = ("sombrl", *FREE)
@@ -202,11 +202,19 @@ def draw(tables: dict[str, polars.DataFrame], path: Path) -> None:
                 style = {"color": COLOURS[place], "capsize": 2, "marker": "o"}
                 label = None if column else name
                 axes.errorbar(x, y, ends, label=label, **style)
+    for column, table in enumerate(tables.values()):
+        fixed = table.filter(polars.col("method").str.contains("ombrl"))
+        level = fixed["relative"].to_list()
+        label = None if column else "every fixed choice"
+        axes.scatter([column - 0.42] * len(level), level, 12, "grey", label=label)
     axes.axhline(1.0, color="black", linewidth=1)
     axes.set_yscale("log")
+    axes.set_yticks([0.5, 0.7, 1.0, 1.5, 2.0, 3.0])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
     axes.set_xticks(range(len(tables)), list(tables))
     axes.set_ylabel("regret / regret of the best fixed choice")
-    axes.legend(frameon=False, ncols=len(shown))
+    axes.legend(frameon=False, ncols=len(shown) + 1)
     figure.savefig(path, dpi=150)
 
 
@@ -228,6 +236,14 @@ def main() -> None:
         write_atomically(file, toml_text(study).encode())
         run = [sys.executable, "-m", "driftrl", "study", str(file)]
         subprocess.run([*run, "--out", str(asked.out / study["name"])], check=True)
+    polars.Config(
+        tbl_formatting="MARKDOWN",
+        tbl_hide_column_data_types=True,
+        tbl_hide_dataframe_shape=True,
+        tbl_rows=-1,
+        tbl_cols=-1,
+        float_precision=2,
+    )
     tables = {}
     for drift in known:
         folder = asked.out / f"{asked.task}-{drift.replace(' ', '-')}"
