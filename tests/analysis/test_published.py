@@ -46,7 +46,7 @@ def returns(frame: polars.DataFrame) -> polars.DataFrame:
             {
                 "problem": summary.problem,
                 "method": method.method,
-                "mean_return": method.mean_return.mean,
+                "mean_return": method.score.mean,
                 "final_return": method.late and method.late.mean,
             }
             for summary in summarize(frame)

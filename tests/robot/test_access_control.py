@@ -54,7 +54,7 @@ def test_client_says_why_it_is_refused(
     with pytest.raises(InputError, match=f"version {VERSION}"):
         connect(served.address, TOKEN)
     monkeypatch.undo()
-    assert served.machine.places == [] and served.log.counts["refused"] == 4
+    assert served.machine.places == [] and served.controller.counts["refused"] == 4
     connect(served.address, TOKEN).reset(seed=1)
     assert len(served.machine.places) == 1
 
@@ -92,7 +92,7 @@ def test_a_waiting_learner_never_displaces_a_busy_one(
     busy.reset(seed=1)
     for action in COMMANDS:
         busy.step(action)
-    served.wait(lambda: served.log.counts["finished"] == 1)
+    served.wait(lambda: served.controller.counts["finished"] == 1)
 
 
 def test_refusals_are_logged_once(serve: Serve, knock: Knock) -> None:
@@ -101,14 +101,14 @@ def test_refusals_are_logged_once(serve: Serve, knock: Knock) -> None:
     for version in range(10, 60):
         peer.send(msgpack.packb({"type": "hello", "version": version}))
         assert peer.next().code == "version"
-    assert served.log.counts["refused"] == 50 and len(served.events) == 1
+    assert served.controller.counts["refused"] == 50 and len(served.events) == 1
 
 
 def test_an_oversized_frame_is_dropped_unread(serve: Serve, connect: Connect) -> None:
     served = serve()
     env = connect(served.address)
     env.reset(seed=1)
-    counts = served.log.counts
+    counts = served.controller.counts
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger = 0
         socket.connect(served.address)
@@ -122,7 +122,7 @@ def test_an_oversized_frame_is_dropped_unread(serve: Serve, connect: Connect) ->
     assert counts["malformed frames"] == 1
     for action in COMMANDS:
         env.step(action)
-    served.wait(lambda: served.log.counts["finished"] == 1)
+    served.wait(lambda: served.controller.counts["finished"] == 1)
 
 
 def nonsense(source: random.Random) -> bytes:
@@ -147,7 +147,7 @@ def test_nonsense_from_a_stranger_disturbs_nobody(
         for _ in range(50):
             stranger.send(nonsense(source))
         env.step(action)
-    counts = served.log.counts
+    counts = served.controller.counts
     served.wait(lambda: counts["malformed frames"] + counts["refused"] == 300)
     assert counts["finished"] == 1 and served.stops() == []
     rest = [a for a in served.machine.actions if a != STOP]
@@ -166,7 +166,7 @@ def test_nonsense_from_a_learner_is_never_an_action(serve: Serve, knock: Knock) 
         except Exception:
             peer.send(frame)
             sent += 1
-    counts = served.log.counts
+    counts = served.controller.counts
     served.wait(lambda: counts["malformed frames"] == 300)
     assert set(served.machine.actions) == {STOP}
     assert counts["malformed"] == 1

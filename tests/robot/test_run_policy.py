@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.robot.controller import Actor, Controller, run_policy
-from driftrl.robot.event_log import Event, EventLog
+from driftrl.robot.controller import Actor, Controller, Event, run_policy
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import Begin
 from driftrl.robot.safety import Interrupted, Limits
@@ -23,7 +22,7 @@ def drive(
     point_mass: ModuleType, timing: Timing, events: list[Event], **limits: Any
 ) -> Any:
     chosen = Limits(stop=(point_mass.STOP,), observation_size=2, **limits)
-    return Controller(point_mass.Point(), chosen, timing, EventLog(events.append))
+    return Controller(point_mass.Point(), chosen, timing, events.append)
 
 
 def test_a_policy_drives(point_mass: ModuleType) -> None:
@@ -141,5 +140,4 @@ def test_stop_action_fits_the_machine(point_mass: ModuleType) -> None:
             point_mass.Point(),
             Limits(stop=(0.0, 0.0), observation_size=2),
             Timing(),
-            EventLog(),
         )

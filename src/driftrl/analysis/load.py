@@ -422,9 +422,9 @@ def _joined(
     for problem, table in tables.items():
         rows = (problems == problem) & np.isfinite(thetas)
         places = clocks if table.by_clock else thetas
-        for index, name in enumerate(("value", "error", "std")):
-            scale = lengths[rows] if table.per_step else 1.0
-            numbers[index, rows] = scale * table.column(name, places[rows])
+        optima = [table.lookup(place) for place in places[rows].tolist()]
+        found = np.array([(one.value, one.error, one.std) for one in optima]).T
+        numbers[:, rows] = (lengths[rows] if table.per_step else 1.0) * found
     regret = polars.col("optimal_return") - polars.col("achieved_return")
     total = polars.col("regret").cum_sum().over("directory")
     frame = frame.with_columns(
