@@ -18,8 +18,6 @@ from driftrl.robot.protocol import (
     Action,
     Begin,
     Hello,
-    Refused,
-    decode,
     encode,
 )
 
@@ -29,18 +27,6 @@ Knock = Callable[[str], Any]
 STOP = -0.25
 COMMANDS = [np.array([0.8 * np.sin(k + 1.0)]) for k in range(6)]
 TOKEN = "a token of enough letters"
-
-
-def test_wrong_version_is_refused(serve: Serve, knock: Knock) -> None:
-    served = serve()
-    peer = knock(served.address)
-    peer.send(msgpack.packb({"type": "hello", "version": 99, "who": "the future"}))
-    refused = peer.next()
-    assert isinstance(refused, Refused) and refused.code == "version"
-    assert "99" in refused.reason
-    peer.send(Begin(1, 0, 5))
-    assert peer.next().code == "stranger"
-    assert served.machine.places == []
 
 
 def test_client_says_why_it_is_refused(
@@ -152,24 +138,6 @@ def test_nonsense_from_a_stranger_disturbs_nobody(
     assert counts["finished"] == 1 and served.stops() == []
     rest = [a for a in served.machine.actions if a != STOP]
     assert rest == [float(a[0]) for a in COMMANDS]
-
-
-def test_nonsense_from_a_learner_is_never_an_action(serve: Serve, knock: Knock) -> None:
-    served, source = serve(), random.Random(2)
-    peer = knock(served.address)
-    peer.begin()
-    sent = 0
-    while sent < 300:
-        frame = nonsense(source)
-        try:
-            decode(frame)
-        except Exception:
-            peer.send(frame)
-            sent += 1
-    counts = served.controller.counts
-    served.wait(lambda: counts["malformed frames"] == 300)
-    assert set(served.machine.actions) == {STOP}
-    assert counts["malformed"] == 1
 
 
 def test_an_address_in_use(serve: Serve) -> None:

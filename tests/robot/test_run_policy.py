@@ -57,22 +57,6 @@ def test_wrong_answers_stop_the_machine(
     assert driven.machine.actions == [point_mass.STOP] * 2
 
 
-def test_a_slow_policy_misses_its_deadline(point_mass: ModuleType) -> None:
-    events: list[Event] = []
-    driven = drive(point_mass, Timing(period=0.2, coast=0.0), events)
-
-    def slow(obs: np.ndarray) -> np.ndarray:
-        # Asked at 0.2 s for the second time, it answers at 0.32 s; 0.3 s is too late.
-        while driven.step == 1 and time.monotonic() < driven._moment() + 0.12:
-            pass
-        return np.array([0.5])
-
-    run_policy(driven, slow, episodes=1)
-    (stop,) = events
-    assert (stop["code"], stop["step"]) == ("deadline", 1) and stop["periods"] <= 2
-    assert driven.machine.actions == [0.5, point_mass.STOP]
-
-
 def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
     class Slow(Actor):
         """Takes as long to be shown an observation as it has to answer it."""

@@ -183,17 +183,6 @@ def test_theta_that_is_no_number_stops_the_machine(
         env.reset(seed=1)
 
 
-def test_stuck_sensors_stop_the_machine(serve: Serve, connect: Connect) -> None:
-    served = serve(frozen=3)
-    served.machine.disturb = lambda step, sample: Sample(np.ones(2))
-    env = connect(served.address)
-    env.reset(seed=1)
-    env.step(np.array([0.5]))
-    with pytest.raises(EpisodeAborted, match="3"):
-        env.step(np.array([0.5]))
-    assert served.stopped()["code"] == "stale"
-
-
 def test_a_machine_that_hangs_is_stopped(serve: Serve, connect: Connect) -> None:
     """Its switch is thrown in time, and it gets the stop action when it is back."""
     served = serve(Timing(period=0.2, coast=0.2))
@@ -332,28 +321,3 @@ def test_an_action_before_its_observation(serve: Serve, knock: Knock) -> None:
     peer.send(Action(1, 1, (0.2,)))
     assert peer.next(Stopped).code == "malformed"
     assert served.machine.actions == [0.1, STOP]
-
-
-def test_beginning_again_aborts(serve: Serve, knock: Knock) -> None:
-    served = serve()
-    peer = knock(served.address)
-    peer.begin()
-    peer.send(Action(1, 0, (0.1,)))
-    peer.next(Observation)
-    peer.send(Begin(1, 0, 5))
-    assert peer.next().code == "aborted"
-    assert isinstance(peer.next(), Preparing)
-    assert peer.next(Observation).step == 0
-    assert served.machine.actions[:2] == [0.1, STOP]
-
-
-def test_a_learner_that_hangs_up(serve: Serve, knock: Knock) -> None:
-    served = serve(Timing(period=0.2, coast=0.0))
-    peer = knock(served.address)
-    peer.begin()
-    peer.send(Action(1, 0, (0.1,)))
-    peer.next(Observation)
-    peer.close()
-    stop = served.stopped()
-    assert stop["code"] in ("gone", "deadline") and stop["periods"] <= 2
-    assert served.machine.actions[-1] == STOP

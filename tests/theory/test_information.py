@@ -79,26 +79,3 @@ def test_rates_by_hand() -> None:
     assert float(found) == pytest.approx(np.exp(0.5) * 2**0.75)
     anchored = scaled_rate("linear", [10, 100], 1, (10, 4.0))
     np.testing.assert_allclose(anchored, [4.0, 8.0])
-
-
-@pytest.mark.parametrize(
-    ("kernel", "power", "slope"), [("linear", 1.0, 1.0), ("se", 3.0, None)]
-)
-def test_gain_grows_as_known(kernel: str, power: float, slope: float | None) -> None:
-    """In two dimensions: linear (d/2)·log n + a, SE at most log³ n."""
-    points = np.random.default_rng(3).uniform(-1, 1, (900, 2))
-    # The best points for the linear kernel are the longest ones: enough must be there.
-    circle = points / np.linalg.norm(points, axis=1, keepdims=True)
-    scaled = points / 0.7 if kernel == "se" else circle
-    one = kernel_named(kernel)
-    found = greedy_information_gain(gram(one, scaled, scaled, np), 300, 0.1)
-    n = np.arange(60.0, 301.0)
-    curve = found.curve[59:]
-    # γ^{1/q} is linear in log n.
-    fitted = np.polynomial.Polynomial.fit(np.log(n), curve ** (1 / power), 1)
-    drawn = fitted(np.log(n)) ** power
-    assert np.sqrt(np.mean((drawn / curve - 1.0) ** 2)) < 0.02
-    if slope is not None:
-        assert fitted.convert().coef[1] == pytest.approx(slope, abs=0.01)
-    rate = np.log(growth_rate(kernel, n, 2))
-    assert np.polyfit(rate, np.log(curve), 1)[0] <= 1.0

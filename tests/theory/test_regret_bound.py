@@ -158,15 +158,6 @@ def test_uncertainty_bound_holds_in_simulation(
     assert met <= uncertainty_bound(setting, 7, span, gain)
 
 
-def test_stationary_bound_is_the_special_case() -> None:
-    rule: dict[str, Any] = {"variation": 0.0, "gain": 3.0, "scheme": "keep_all"}
-    terms = regret_bound(SETTING, episodes=9, span=9, **rule)
-    assert float(terms.drift) == 0.0
-    # Order √(N·γ³): four times the episodes at the same γ, twice the bound.
-    more = regret_bound(SETTING, episodes=36, span=36, **rule)
-    assert float(more.total) == pytest.approx(2 * float(terms.total))
-
-
 def test_best_span_is_the_valley_and_shrinks_with_drift() -> None:
     gains = np.log(1 + 2 * np.arange(1, 61))
     span, bound = best_span(SETTING, 1.0, gains[:40])

@@ -29,12 +29,6 @@ def test_pendulum_by_hand() -> None:
     assert found.bound is not None and found.bound > trivial_regret(SETTING, 30)
 
 
-def test_growing_gain_asks_for_shorter_spans() -> None:
-    found = choose(SETTING, 1.0, 10.0 * np.arange(1, 31))
-    assert found.gain == 300.0
-    assert found.order == 1 < found.span == 13
-
-
 def test_unknown_variation_leaves_the_papers_choice() -> None:
     found = choose(SETTING, None, np.full(100, 16.0))
     assert (found.span, found.tuned, found.terms) == (20, pytest.approx(20.0), None)

@@ -102,7 +102,8 @@ class Controller:
         self.episode, self.step = episode, 0
         self._begun = self._changed = now()
         self._applied = self._stop_action
-        self._seen: Sample | None = None
+        self.seen: Sample | None = None
+        """What the machine showed last."""
         self._repeats = self._limited = self._coasting = 0
         self._total = 0.0
         self._answers_before = len(self.answers)
@@ -110,11 +111,6 @@ class Controller:
     def record(self, event: str, **facts: Any) -> None:
         """Report an event."""
         self._on_event({"event": event, **facts})
-
-    @property
-    def seen(self) -> Sample | None:
-        """What the machine showed last."""
-        return self._seen
 
     @property
     def applied(self) -> tuple[float, ...]:
@@ -221,9 +217,9 @@ class Controller:
         return self._coming.result()
 
     def _checked(self, sample: Sample) -> Sample:
-        same = self._seen is not None and np.array_equal(self._seen.obs, sample.obs)
+        same = self.seen is not None and np.array_equal(self.seen.obs, sample.obs)
         self._repeats = self._repeats + 1 if same else 1
-        self._seen = sample
+        self.seen = sample
         check_observation(sample.obs, sample.reward, self._repeats, self._limits)
         return sample
 
@@ -268,7 +264,7 @@ class Controller:
             self.machine.halt()
         except Exception:  # the stop action is still to come
             self.counts["failed stops"] += 1
-        if self._seen is not None and self._seen.terminated:
+        if self.seen is not None and self.seen.terminated:
             return False  # stepping an environment after its end has no meaning
         # A machine that hangs gets it as soon as its call returns.
         self._stopping = self._thread.call(self._stop_step)
