@@ -92,4 +92,4 @@ def scaled_rate(
     """
     at_points, measured = anchor
     scale = measured / float(growth_rate(kernel, at_points, dimension))
-    return scale * growth_rate(kernel, points, dimension)
+    return np.asarray(scale * growth_rate(kernel, points, dimension))
