@@ -188,8 +188,8 @@ def test_the_gap_can_leave_out_episodes_after_a_reset(study: Study) -> None:
 
 
 def test_a_relative_gap_to_zero_is_unknown(study: Study) -> None:
-    frame = study.add("sombrl", 0, [-1.0]).frame()
-    table = driftrl.regret(frame, oracle=lambda theta: 0.0)
+    study.add("sombrl", 0, [-1.0])
+    table = driftrl.regret(driftrl.load(study.directory, oracle=lambda theta: 0.0))
     assert table.select("regret", "gap").row(0) == (1.0, None)
 
 

@@ -17,11 +17,9 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from driftrl.analysis.load import with_oracle
 from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import Estimate, Interval, estimate_mean, mean
 from driftrl.errors import InputError, require
-from driftrl.oracles.table import Oracle
 
 LAST_EPISODES = 10
 """Episodes at the end over which final performance is measured."""
@@ -76,20 +74,13 @@ class ProblemSummary:
     """Signs that J* is not an optimum."""
 
 
-def regret(
-    frame: polars.DataFrame,
-    *,
-    oracle: Oracle | None = None,
-    baseline: str | None = None,
-) -> polars.DataFrame:
+def regret(frame: polars.DataFrame, *, baseline: str | None = None) -> polars.DataFrame:
     """Return the regret of each method on each problem, one row per pair.
 
     Problems without J* are left out; if there is no other, that is an ``InputError``.
 
     Args:
         frame: From ``driftrl.load``.
-        oracle: J*(θ) instead of the frame's: a function, ``"module:function"`` or a
-            CSV file with the columns theta and value.
         baseline: Method to compare with; by default sombrl.
 
     Returns:
@@ -100,8 +91,6 @@ def regret(
         the onset; ``gap``, the mean shortfall from J* in the last ten episodes
         relative to ``|J*|``; and the minutes that a run took.
     """
-    if oracle is not None:
-        frame = with_oracle(frame, oracle)
     summaries = summarize(frame, baseline=baseline)
     rows = [
         _row(summary, method)
@@ -112,7 +101,7 @@ def regret(
     if not rows:
         tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
         raise InputError(
-            f"J*(θ) of {tasks} is not known, so there is no regret. Give it with "
+            f"J*(θ) of {tasks} is not known, so there is no regret. Load the runs with "
             "oracle=… (--oracle): a function of θ, 'module:function', or a CSV file "
             "with the columns theta and value. `driftrl.compare` and the report show "
             "returns."

@@ -253,4 +253,4 @@ def gain_curve(
     half = np.sqrt(3.0)
     drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
     matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
-    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std).curve
+    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std)
