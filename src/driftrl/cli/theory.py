@@ -115,20 +115,18 @@ def audit(
     if json:
         print_json(documents[0] if single else documents)
         return
-    columns = ("run", "± 2σ covers", "broken", "σ", "error/σ", "stale / fresh")
+    columns = ("run", "± 2σ covers", "broken", "σ", "error/σ")
     print_table(columns, rows)
     for sentence in sentences:
         print(sentence)
 
 
 def _cells(result: Audit) -> list[str]:
-    stale = result.staleness
     return [
         f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})",
         f"{result.broken} of {len(result.predicted)}",
         f"{result.sigma:.3g}",
         "∞" if result.ratio is None else f"{result.ratio:.1f}",
-        f"{stale.stale_coverage:.0%} / {stale.fresh_coverage:.0%}" if stale else "–",
     ]
 
 
