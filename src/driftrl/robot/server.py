@@ -119,10 +119,10 @@ class Robot(Actor):
 
     def _report_stop(self, why: Interrupted) -> None:
         episode, step = self._controller.episode, self._controller.step
-        seen, end = self._controller.seen, ()
+        seen, end = self._controller.seen, {}
         if why.code == "bounds" and seen is not None:
-            end = tuple(seen.obs.tolist()), seen.reward
-        self._send(Stopped(episode, step, why.code, why.reason[:MAX_TEXT], *end))
+            end = {"obs": tuple(seen.obs.tolist()), "reward": seen.reward}
+        self._send(Stopped(episode, step, why.code, why.reason[:MAX_TEXT], **end))
 
     # ---- the learner, as the controller meets it ------------------------------------
 
