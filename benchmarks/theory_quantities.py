@@ -57,7 +57,7 @@ def draw_gain(axes: Axes) -> None:
         radius = np.linalg.norm(points, axis=1, keepdims=True)
         scaled = points / 0.5 if name == "se" else points / radius
         matrix = kernel_matrix(name, scaled, scaled)
-        curve = greedy_information_gain(matrix, MOST, NOISE).curve
+        curve = greedy_information_gain(matrix, MOST, NOISE)
         rate = np.array([growth_rate(name, int(n), 2) for n in counts[late]])
         # γ_n ≈ c·rate(n)^b; the rate is an upper bound, so b is at most 1.
         power, offset = np.polyfit(np.log(rate), np.log(curve[late]), 1)

@@ -211,7 +211,7 @@ def maximum_gain(settings: Settings) -> np.ndarray:
     points = settings.grid(max(along, 1 + int(count ** (1 / settings.dimension))))
     kernel = settings.kernel_matrix(points, points)
     greedy = greedy_information_gain(kernel, count, settings.noise_std)
-    return np.concatenate([[0.0], greedy.curve])
+    return np.concatenate([[0.0], greedy])
 
 
 def predict_with_bounds(

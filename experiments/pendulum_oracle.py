@@ -49,8 +49,9 @@ def main() -> None:
 
     environment = EnvironmentConfig(arguments.sim_steps, arguments.action_repeat)
     oracle = StoredOracle("pendulum", environment, shipped=arguments.out)
-    values = [one for one in oracle.stored if one.source == "shipped"]
-    oracle.stored = list(values)  # the user's cache has a coarser grid
+    stored = oracle.stored.items()  # the user's cache has a coarser grid
+    oracle.stored = {key: one for key, one in stored if one.source == "shipped"}
+    values = [*oracle.stored.values()]
     usual = () if arguments.only else DEFAULT_THETAS
     missing = oracle.missing(sorted({*usual, *arguments.theta}))
     grid = replace(default_grid(environment.action_repeat), angles=ANGLES)

@@ -119,15 +119,6 @@ def test_trackers_that_can_not_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         require_tracker("wandb")
 
 
-def test_a_run_refuses_an_unknown_tracker_before_it_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "run"
-    assert main(["run", "pendulum", "--track", "board", "--out", str(out)]) == 2
-    assert "Unknown tracker 'board'" in capsys.readouterr().err
-    assert not out.exists()
-
-
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path

@@ -36,12 +36,6 @@ def test_text_stands_on_a_dark_strip_and_the_rest_is_left_alone() -> None:
     assert (frame == 200).all(), "the frame handed in is not changed"
 
 
-def test_words_that_differ_look_different_and_no_letter_is_missing() -> None:
-    texts = ["θ", "−", "1", "2", "\uffff"]
-    pictures = [annotated(grey(0), [text]).tobytes() for text in texts]
-    assert len(set(pictures)) == len(texts)
-
-
 @pytest.mark.parametrize("width", [100, 240])
 def test_long_lines_are_made_to_fit(width: int) -> None:
     frame = grey(0, height=400, width=width)

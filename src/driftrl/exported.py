@@ -243,18 +243,16 @@ def _arrays(data: bytes) -> dict[str, np.ndarray]:
 
 def _problem(policy: Policy) -> str | None:
     """Return the first thing that is wrong with the shapes and numbers of a policy."""
-    shapes = [array.shape for array in policy.weights]
-    widths = [array.shape for array in policy.biases]
-    if not shapes or any(len(shape) != 2 for shape in shapes):
-        return f"weights must be matrices, at least one, received shapes {shapes}"
-    if widths != [(shape[1],) for shape in shapes]:
-        return f"biases of shapes {widths} do not fit weights of shapes {shapes}"
-    if any(left[1] != right[0] for left, right in pairwise(shapes)):
-        return f"weights of shapes {shapes} do not follow one another"
+    if not policy.weights:
+        return "it needs at least one layer"
+    shapes = [array.shape for array in (*policy.weights, *policy.biases)]
+    sizes = policy.sizes
+    if shapes != [*pairwise(sizes), *((size,) for size in sizes[1:])]:
+        return f"weights and biases of shapes {shapes} are no layers"
     bounds = [bound for bound in (policy.low, policy.high) if bound is not None]
-    if len(bounds) == 1 or any(bound.shape != widths[-1] for bound in bounds):
+    if len(bounds) == 1 or any(bound.shape != shapes[-1] for bound in bounds):
         given = [bound.shape for bound in bounds]
-        return f"low and high must have shape {widths[-1]} both, received {given}"
+        return f"low and high must have shape {shapes[-1]} both, received {given}"
     numbers = [*policy.weights, *policy.biases, *bounds]
     if not all(np.isfinite(array).all() for array in numbers):
         return "some of its numbers are not finite"

@@ -33,7 +33,6 @@ from driftrl.errors import (
     InputError,
     at_least,
     counted,
-    positive,
     require,
 )
 from driftrl.io import flush_directory
@@ -270,7 +269,6 @@ def play(
     episode: int | None = None,
     theta: float | None = None,
     seed: int | None = None,
-    fps: float | None = None,
     out: Path | None = None,
 ) -> Played:
     """Roll out the newest policy of a run without exploration, and film it.
@@ -281,14 +279,12 @@ def play(
     it is rolled out all the same unless ``out`` asks for a video.
 
     The system is that of ``episode``, by default the last, or at ``theta``; ``seed`` is
-    that of start and planner, by default the run's.  Videos are in real time and in the
-    run's ``videos/`` unless ``fps`` and ``out`` say otherwise.
+    that of start and planner, by default the run's.  The video is in real time, and in
+    the run's ``videos/`` unless ``out`` says otherwise.
     """
     config = read_config(directory)
     seed = config.seed if seed is None else seed
     at_least("--seed", seed, 0)
-    if fps is not None:
-        positive("--fps", fps)
     policy, learned = newest_policy(directory, config)
     # A rollout as long as a segment, from a start: it has to end.
     config = replace(config, continuing=False, background=False)
@@ -296,9 +292,9 @@ def play(
     clock = _clock(directory, config, number)
     if theta is not None:
         config = replace(config, drift=Constant(value=theta))
-    real_fps, unfilmed = _DEFAULT_FPS, None
+    fps, unfilmed = _DEFAULT_FPS, None
     try:
-        real_fps = check_video(config)
+        fps = check_video(config)
     except InputError as reason:
         if out is not None:
             raise
@@ -311,10 +307,9 @@ def play(
         if unfilmed is None:
             at = "" if theta is None else f"-theta{theta:.4g}"
             name = f"play-{learned:06d}-episode{number}{at}-s{seed}.mp4"
-            path = directory / "videos" / name if out is None else out
+            out = path = out or directory / "videos" / name
             title = f"policy after {counted(learned, 'episode')}"
-            out, rate = path, fps or real_fps
-            watch = lambda env, _: filmed(path, env, title, rate)
+            watch = lambda env, _: filmed(path, env, title, fps)
         value = evaluate(policy, env, episodes=1, seed=seed, place=clock, watch=watch)
     return Played(learned, number, theta, seed, value, out, unfilmed)
 

@@ -23,10 +23,8 @@ from driftrl.analysis.compare import (
     MethodAggregates,
     aggregate,
     aggregate_scores,
-    interquartile_mean,
     performance_profile,
     probability_of_improvement,
-    problem_median,
 )
 from driftrl.errors import InputError
 from factories import record, write_run
@@ -41,28 +39,6 @@ scores = arrays.arrays(
 
 
 # By hand.
-
-
-def test_the_outer_quarters_do_not_count() -> None:
-    assert interquartile_mean([np.array([100.0, 2.0, 4.0, -50.0])]) == 3.0
-    # Of seven ⌊7/4⌋ = 1 is cut at either end; of three none is.
-    assert interquartile_mean([np.array([9.0, 1, 2, 3]), np.array([4.0, 5, -9])]) == 3.0
-    assert interquartile_mean([np.array([0.0, 1.0, 5.0])]) == 2.0
-
-
-def test_the_median_is_of_problems_or_of_the_runs_of_one() -> None:
-    one, two, three = np.array([0.0, 2.0]), np.array([5.0, 5.0]), np.array([9.0, 0.0])
-    assert problem_median([one, two, three]) == 4.5
-    assert problem_median([np.array([1.0, 2.0, 9.0])]) == 2.0
-
-
-def test_equal_runs_win_half_and_problems_count_alike() -> None:
-    # 3 > 2, 3 = 3, 1 < 2, 1 < 3: 1½ of 4.  On the other problem all 4 are won.
-    first = [np.array([3.0, 1.0]), np.array([7.0, 8.0])]
-    second = [np.array([2.0, 3.0]), np.array([6.0, 0.0])]
-    assert probability_of_improvement(first, second) == (1.5 / 4 + 1) / 2
-    wider = [np.tile(first[0], 9), first[1]]
-    assert probability_of_improvement(wider, second) == (1.5 / 4 + 1) / 2
 
 
 def test_of_costs_less_is_better() -> None:
@@ -95,15 +71,6 @@ def test_the_probability_is_mann_and_whitneys(
     ours = probability_of_improvement([first], [second])
     statistic = stats.mannwhitneyu(first, second, method="asymptotic").statistic
     assert ours == pytest.approx(statistic / (len(first) * len(second)), abs=1e-12)
-
-
-@given(scores)
-def test_a_profile_is_a_count_that_falls_from_one_to_zero(runs: np.ndarray) -> None:
-    thresholds = np.linspace(runs.min() - 1, runs.max() + 1, 21)
-    shares = performance_profile([runs], thresholds)
-    assert shares[0] == 1 and shares[-1] == 0
-    expected = [(runs > threshold).mean() for threshold in thresholds]
-    np.testing.assert_allclose(shares, expected)
 
 
 # Against rliable.

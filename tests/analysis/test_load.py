@@ -280,13 +280,6 @@ def test_an_oracle_from_a_function_a_path_or_a_file(tmp_path: Path) -> None:
     for oracle in (unit_oracle, f"{__name__}:unit_oracle", csv, str(csv)):
         frame = driftrl.load(tmp_path / "study", oracle=oracle)
         assert (frame["optimal_return"] - expected).abs().max() < 1e-12
-    # Afterwards, too.
-    bare = driftrl.load(tmp_path / "study", oracle="none")
-    assert bare["regret"].null_count() == 4
-    with pytest.raises(InputError):
-        driftrl.regret(bare)
-    table = driftrl.regret(bare, oracle=unit_oracle)
-    assert table["regret"].to_list() == pytest.approx([7.2, 7.6])
 
 
 def test_why_an_optimum_is_unknown(tmp_path: Path) -> None:

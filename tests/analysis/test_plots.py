@@ -21,7 +21,6 @@ from driftrl.analysis.style import (
     shade,
 )
 from driftrl.errors import InputError
-from factories import made_up_optimum, write_study
 
 NAMES = {"sombrl": "SOMBRL", "r-ombrl": "R-OMBRL", "sw-ombrl": "SW-OMBRL"}
 
@@ -130,18 +129,6 @@ def test_a_sweep_is_drawn_over_its_values(swept: pl.DataFrame) -> None:
 def test_a_frame_without_a_sweep_is_refused(frame: pl.DataFrame) -> None:
     with pytest.raises(InputError, match="setting=value"):
         plot.sweep(frame)
-
-
-def test_long_names_with_hyphens_leave_room_for_the_curves(tmp_path: Path) -> None:
-    variant = "a-variant-of-forty-letters-and-not-fewer"
-    assert len(variant) == 40
-    write_study(tmp_path, ("sombrl", "sw-ombrl"), range(2), 12, (variant, "b"))
-    frame = driftrl.load(tmp_path, oracle=made_up_optimum)
-    for draw in (plot.regret, plot.overview):
-        figure = draw(frame)
-        figure.draw_without_rendering()
-        for axes in figure.axes:
-            assert axes.get_position().width > 0.15
 
 
 def test_a_figure_is_saved_as_png_and_pdf(tmp_path: Path, frame: pl.DataFrame) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import polars
 import pytest
-from matplotlib.figure import Figure
 
 import driftrl
 from driftrl.analysis.regret import summarize
@@ -46,7 +45,7 @@ def returns(frame: polars.DataFrame) -> polars.DataFrame:
             {
                 "problem": summary.problem,
                 "method": method.method,
-                "mean_return": method.mean_return.mean,
+                "mean_return": method.score.mean,
                 "final_return": method.late and method.late.mean,
             }
             for summary in summarize(frame)
@@ -82,17 +81,3 @@ def test_every_archive_of_runs_is_compared() -> None:
     others = {"calibration_under_drift", "sparse_reward", "tuned_weight", "peers"}
     others |= {"learner_tuning", "learner_ingredients"}
     assert archives - {*EXPECTED} == others
-
-
-@pytest.mark.filterwarnings("ignore:This is driftrl")
-def test_results_in_a_notebook(tmp_path: Path) -> None:
-    path = unpacked("gp_pendulum", tmp_path)
-    frame = driftrl.load(path)
-    assert frame.shape[0] == 15 * 30
-    assert {"load", "regret", "compare", "report", "plot"} <= {*dir(driftrl)}
-    assert isinstance(driftrl.plot.regret(frame), Figure)
-    best = driftrl.regret(frame).sort("regret").row(0, named=True)
-    assert (best["method"], round(best["regret"])) == ("sw-ombrl", 5423)
-    late = frame.filter(polars.col("episode") > 20).group_by("method")
-    means = dict(late.agg(polars.col("regret").mean()).iter_rows())
-    assert means["sombrl"] > 5 * means["sw-ombrl"]

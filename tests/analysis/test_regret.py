@@ -123,11 +123,11 @@ def test_the_onset_is_the_first_change_in_any_run(study: Study) -> None:
 
 def test_a_comparison_agrees_with_scipy(five_seeds: Study) -> None:
     summary = five_seeds.summary()
-    finals = [method.final.values for method in summary.methods]
+    finals = [method.score.values for method in summary.methods]
     for method, values in zip(summary.methods, finals, strict=True):
         assert method.curves.shape == (5, 4)
-        np.testing.assert_allclose(method.mean[-1], values.mean())
-        np.testing.assert_allclose(method.final.stderr, stats.sem(values))
+        np.testing.assert_allclose(method.score.mean, values.mean())
+        np.testing.assert_allclose(method.score.stderr, stats.sem(values))
     expected = stats.ttest_rel(finals[1], finals[0]).confidence_interval(0.95)
     row = driftrl.regret(five_seeds.frame()).row(1, named=True)
     ends = [row["difference_low"], row["difference_high"]]
@@ -159,7 +159,7 @@ def test_unfinished_runs_are_compared_where_all_have_been(study: Study) -> None:
     summary = study.summary()
     assert summary.episodes == 2
     assert [method.curves.shape for method in summary.methods] == [(2, 3), (1, 2)]
-    assert [method.final.mean for method in summary.methods] == [30.0, 10.0]
+    assert [method.score.mean for method in summary.methods] == [30.0, 10.0]
 
 
 def test_without_sombrl_a_sweep_is_compared_with_its_zero(study: Study) -> None:
@@ -188,8 +188,8 @@ def test_the_gap_can_leave_out_episodes_after_a_reset(study: Study) -> None:
 
 
 def test_a_relative_gap_to_zero_is_unknown(study: Study) -> None:
-    frame = study.add("sombrl", 0, [-1.0]).frame()
-    table = driftrl.regret(frame, oracle=lambda theta: 0.0)
+    study.add("sombrl", 0, [-1.0])
+    table = driftrl.regret(driftrl.load(study.directory, oracle=lambda theta: 0.0))
     assert table.select("regret", "gap").row(0) == (1.0, None)
 
 
@@ -198,13 +198,13 @@ def test_returns_are_summarized_without_an_optimum(five_seeds: Study) -> None:
     known = five_seeds.summary()
     assert not summary.is_known
     for ours, theirs in zip(summary.methods, known.methods, strict=True):
-        assert ours.mean_return.mean == theirs.mean_return.mean
-        assert ours.final.mean == pytest.approx(-4 * ours.mean_return.mean)
+        # J* is −100 twice and −150 twice.
+        assert ours.score.mean == pytest.approx(-125 - theirs.score.mean / 4)
         assert ours.difference is None or theirs.difference is not None
-    # J* cancels in differences.
+    # J* cancels in differences, of regret R_4 or of the mean return.
     assert summary.methods[1].difference and known.methods[1].difference
     np.testing.assert_allclose(
-        summary.methods[1].difference.values,
+        -4 * summary.methods[1].difference.values,
         known.methods[1].difference.values,
     )
 

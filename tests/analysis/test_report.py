@@ -5,7 +5,6 @@ import gzip
 import html
 import json
 import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from driftrl.records import COLUMNS
 from factories import made_up_optimum, record, write_run, write_study
 
 NAMES = {"sombrl": "SOMBRL", "r-ombrl": "R-OMBRL", "sw-ombrl": "SW-OMBRL"}
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def page_of(directory: Path, oracle: Any = made_up_optimum, **options: Any) -> str:
@@ -321,48 +319,3 @@ def test_files_of_problems_can_be_told_apart() -> None:
     assert file_endings(["ant a = 1", "b/c"]) == ["-anta=1", "-b_c"]
     assert file_endings(["a/b", "a:b"]) == ["-1", "-2"]
     assert file_endings(["a" * 101, "b"]) == ["-1", "-2"]
-
-
-def test_a_file_is_not_written_into(study: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is a file"):
-        driftrl.report(study, tmp_path / "file" / "report")
-
-
-def test_the_published_records_give_the_published_numbers(tmp_path: Path) -> None:
-    """The tables of the first design, for docs/records/gp_pendulum.tar.gz."""
-    with tarfile.open(ROOT / "docs/records/gp_pendulum.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    page = page_of(tmp_path / "gp_pendulum", None)
-    (methods,) = tables(page, ' class="methods"')
-    assert [row[2:] for row in methods[1:]] == [
-        [
-            *("9,456 ± 157", "9,021 to 9,890 9,184 to 9,727"),
-            *("–", "–", "48 %", "0.74"),
-        ],
-        [
-            *("6,423 ± 286", "5,628 to 7,219 5,953 to 6,932"),
-            *("−3,032", "−3,431 to −2,633 −3,277 to −2,779"),
-            *("6.9 % 5.8 % outside resets", "0.52"),
-        ],
-        [
-            *("5,423 ± 286", "4,629 to 6,218 4,917 to 5,930"),
-            *("−4,032", "−4,428 to −3,637 −4,290 to −3,798"),
-            *("6.5 %", "0.48"),
-        ],
-    ]
-    (together,) = tables(page, ' class="aggregate"')
-    assert [row[2:] for row in together[1:]] == [
-        [
-            *("9,453 9,115 to 9,833", "9,456 9,184 to 9,716"),
-            *("9,353 9,062 to 9,858", "–"),
-        ],
-        [
-            *("6,317 5,939 to 7,158", "6,423 5,953 to 6,932"),
-            *("5,993 5,931 to 7,235", "100 % every pair"),
-        ],
-        [
-            *("5,415 4,780 to 6,101", "5,423 4,917 to 5,930"),
-            *("5,343 4,719 to 6,152", "100 % every pair"),
-        ],
-    ]

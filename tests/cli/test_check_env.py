@@ -1,6 +1,5 @@
 """``driftrl check-env`` as a user meets it."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -60,13 +59,6 @@ def test_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("tank_to_check:make can be learned.")
     assert "pumping" not in out and "pumping" in err
     assert "at most 10 steps" in out and "environment.sim_steps" in out
-
-
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check-env", "tank_to_check:make", "--json", "--episodes", "2"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["ok"] and document["errors"] == document["warnings"] == []
-    assert document["settings"]["environment.sim_steps"] == 10
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:

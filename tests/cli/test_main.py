@@ -65,15 +65,6 @@ def test_lists_in_words_and_json(
     assert rows and all(row["name"] in table for row in rows)
 
 
-def test_numbers_of_a_task_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "tasks", "--json"]) == 0
-    rows = {row["name"]: row for row in json.loads(said(capsys)[0])}
-    cheetah, humanoid = rows["halfcheetah"], rows["humanoid"]
-    assert (cheetah["state_size"], cheetah["action_size"]) == (17, 6)
-    assert cheetah["drift"]["theta_min"] == 0.2 and cheetah["minutes"] > 10
-    assert (humanoid["clock"], humanoid["forgets_in"]) == ("steps", "transitions")
-
-
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -83,7 +74,6 @@ def test_numbers_of_a_task_are_numbers(capsys: pytest.CaptureFixture[str]) -> No
         ("run pendulm", "'pendulum'"),
         ("run pendulum --method sombr", "'sombrl'"),
         ("run pendulum --forgetting.window 0", "received 0"),
-        ("run pendulum --method sombrl --forgetting.window 3", "applies to sw-ombrl"),
         ("run pendulum --drift.kind lineer", "'linear'"),
         ("run pendulum --drift nowhere:f", "no module 'nowhere'"),
         ("run pendulum --forgetting my_rules:Lag --forgetting.leg 3", "'leg'"),

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import driftrl
 from driftrl.analysis import report as report_module
 from driftrl.cli.main import main
 from factories import write_study
@@ -36,30 +35,6 @@ def test_a_report_lies_in_the_study(
     assert "lowest cumulative dynamic regret" in text
     page.unlink()
     assert contents(study) == before
-
-
-def test_returns_need_no_oracle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("An oracle was asked.")
-
-    monkeypatch.setattr("driftrl.analysis.load._package_table", refuse, raising=False)
-    study = write_study(tmp_path / "study", ("sombrl",), (0, 1), 3)
-    assert main(["report", str(study), "--returns"]) == 0
-    page = (study / "report" / "report.html").read_text()
-    assert "highest mean return" in page and "dynamic regret" not in page
-
-
-def test_several_studies_need_a_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [str(write_study(tmp_path / n, ("sombrl",), (0,), 3)) for n in "ab"]
-    assert main(["report", *names, "--returns"]) == 2
-    assert "--out" in capsys.readouterr().err
-    out = tmp_path / "out"
-    assert main(["report", *names, "--returns", "--out", str(out)]) == 0
-    assert "2 studies" in (out / "report.html").read_text()
 
 
 def test_bad_directories_are_refused(
@@ -97,8 +72,3 @@ def test_what_cannot_be_read_is_said_and_never_changed(
     assert "pendulum-sombrl-s0" in note
     warning = '<p class="warning">'
     assert f"{warning}{note[:30]}" in (out / "report.html").read_text()
-
-
-def test_the_function_is_public() -> None:
-    assert {"report", "plot", "load", "regret", "compare"} <= set(driftrl.__all__)
-    assert driftrl.report is report_module.report

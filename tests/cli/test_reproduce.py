@@ -12,7 +12,7 @@ import pytest
 from driftrl.cli import reproduce
 from driftrl.cli.main import main
 from driftrl.config.task import REFERENCE_RATE
-from driftrl.config.toml import read_toml, to_dict, toml_text
+from driftrl.config.toml import to_dict, toml_text
 from driftrl.training.study import Study, find_study, read_study
 
 
@@ -48,23 +48,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 def answer(monkeypatch: pytest.MonkeyPatch, reply: Callable[[str], str]) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", reply)
-
-
-def test_figures_are_those_of_the_paper() -> None:
-    tasks: dict[str, set[str]] = {name: set() for name in reproduce.FIGURES}
-    for name, (_, studies) in reproduce.FIGURES.items():
-        for study in map(read_toml, map(find_study, studies)):
-            variants = study.get("variants", [{}])
-            tasks[name] |= {one.get("task", study["task"]) for one in variants}
-    assert tasks == {
-        "fig1": {"pendulum"},
-        "fig2": {"pendulum-decay", "halfcheetah", "hopper"},
-        "fig3": {
-            *("double-pendulum", "ant", "walker2d", "humanoid-standup", "humanoid")
-        },
-        "rccar": {"rccar"},
-        "ablation": {"pendulum-decay"},
-    }
 
 
 def test_without_a_terminal_only_the_plan_is_printed(
@@ -140,11 +123,3 @@ def test_runs_that_are_there_count_and_set_the_pace(
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if "gp_pendulum" in line)
     assert row.split()[2:9] == ["15", "5", "450", "10", "min", "0", "s"]  # 300 × 2 s
-
-
-def test_a_finished_figure_is_reported_without_a_question(
-    started: Started, tmp_path: Path
-) -> None:
-    record_runs(tmp_path / "gp_pendulum", 15, 30, 2.0)
-    assert main(["reproduce", "fig1", "--out", str(tmp_path)]) == 0
-    assert len(started.reports) == 1

@@ -187,14 +187,6 @@ def test_one_document(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (finished["job"], finished["seconds_left"]) == (None, 0.0)
 
 
-def test_a_small_terminal_shows_failures_first_and_no_cut_number(study: Path) -> None:
-    console = Console(width=70, height=9, record=True, file=io.StringIO())
-    console.print(watch._screen(list(runs_in(study).values())))
-    text = console.export_text()
-    assert text.index("all is lost") < text.index("1/4") < text.index("4/4")
-    assert "…" not in text and text.count("-500.0") == 3
-
-
 def test_what_can_not_be_watched(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,6 @@
 """The Ray engine without Ray: a stand-in for its module plays back messages."""
 
 import contextlib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,13 +9,11 @@ from typing import Any
 import pytest
 
 from driftrl.config.engine import EngineConfig, RayConfig, Resources
-from driftrl.engines import local
 from driftrl.engines import ray as ray_engine
 from driftrl.engines.launcher import Ended
 from driftrl.engines.ray import RayEngine, RayJob
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.plugins import SEARCH_VARIABLE
 
 RUN = configure("pendulum", "sombrl", {"episodes": 3})
 
@@ -53,10 +50,8 @@ class Task:
 class FakeRay:
     """Remembers what it is asked for."""
 
-    options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
-    cancelled: list[Task] = field(default_factory=list)
     exceptions = SimpleNamespace(
         RayError=RayError,
         RayTaskError=RayTaskError,
@@ -66,7 +61,7 @@ class FakeRay:
     )
 
     def init(self, **settings: Any) -> None:
-        self.settings = {**settings, "cwd": os.getcwd()}
+        self.settings = settings
 
     def shutdown(self) -> None:
         self.settings = {}
@@ -81,7 +76,6 @@ class FakeRay:
             return self.tasks[-1]
 
         def options(**options: Any) -> Any:
-            self.options = options
             return SimpleNamespace(remote=submit)
 
         return SimpleNamespace(options=options)
@@ -95,7 +89,6 @@ class FakeRay:
         return task.results[0]
 
     def cancel(self, task: Task, force: bool) -> None:
-        self.cancelled.append(task)
         task.results.append(TaskCancelledError())
 
 
@@ -113,44 +106,6 @@ def started(
     (job,) = engine.start([(RUN, directory)])
     assert isinstance(job, RayJob)
     return job
-
-
-def test_a_run_waits_begins_and_finishes(ray: FakeRay, tmp_path: Path) -> None:
-    needs = Resources(cores=2, accelerators=0, memory_gb=3.5)
-    job = started(ray, tmp_path, EngineConfig(needs))
-    assert job.ended() is None and not job.is_running
-    (tmp_path / "heartbeat").touch()
-    assert job.ended() is None and job.is_running
-    ray.tasks[0].results.append(0)
-    assert job.ended() == Ended() == job.ended()
-    assert ray.options == {
-        "num_cpus": 2,
-        "num_gpus": 0,
-        "memory": 3_500_000_000,
-        "max_retries": 0,
-        "name": "pendulum-sombrl-s0",
-    }
-    assert ray.settings["address"] == "local"
-    assert ray.settings["include_dashboard"] is False
-
-
-def test_a_task_gets_what_a_local_worker_gets(
-    ray: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.delenv("NPROC", raising=False)
-    monkeypatch.delenv(SEARCH_VARIABLE, raising=False)
-    monkeypatch.chdir(tmp_path)
-    started(ray, Path())
-    config, directory, options, environment = ray.tasks[0].arguments
-    assert (directory, options) == (tmp_path, ("--flag",))
-    assert config == local.config_text(RUN)
-    assert environment["OMP_NUM_THREADS"] == "3" and environment["NPROC"] == "1"
-    assert environment[SEARCH_VARIABLE] == str(tmp_path)
-    assert "JAX_COMPILATION_CACHE_DIR" not in environment
-    # Ray puts this directory first on its workers' path, so it is one that is there.
-    assert ray.settings["cwd"] == str(Path(local.__file__).parents[2])
-    assert Path.cwd() == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -171,13 +126,6 @@ def test_failed_tasks_are_told_from_lost_ones(
     job = started(ray, tmp_path)
     ray.tasks[0].results.append(result)
     assert job.ended() == Ended(reason, is_lost)
-
-
-def test_shutdown_cancels_each_task_once(ray: FakeRay, tmp_path: Path) -> None:
-    engine = RayEngine(EngineConfig())
-    jobs = engine.start([(RUN, tmp_path), (RUN, tmp_path)])
-    engine.shutdown(jobs)
-    assert ray.cancelled == ray.tasks and all(job.ended() for job in jobs)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import sys
 import types
 from dataclasses import replace
@@ -136,26 +135,6 @@ def test_running_jobs_are_found_and_only_the_others_submitted(
     assert [note["id"] for note in noted] == [job.id for job in jobs]
 
 
-def test_shutdown_leaves_the_jobs_and_says_how_to_cancel_them(
-    slurm: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    pairs = directories(tmp_path, *(replace(RUN, seed=seed) for seed in range(3)))
-    engine, _ = engine_with(slurm, monkeypatch, "")
-    jobs = engine.start(pairs)
-    engine.shutdown([])
-    engine.shutdown(jobs)
-    printed = capsys.readouterr().out
-    assert "3 jobs" in printed and printed.endswith("scancel 9\n")
-    assert slurm.calls("scancel") == []
-    jobs[1].stop()
-    assert slurm.calls("scancel") == ["9_1"]
-    noted = json.loads((pairs[1][1] / "job.json").read_bytes())
-    assert noted == {"engine": "slurm", "id": "9_1", "state": "CANCELLED"}
-
-
 @pytest.mark.parametrize(
     ("state", "note", "episodes", "reason", "is_lost"),
     [
@@ -194,48 +173,6 @@ def test_how_jobs_end(
     ended = job.ended()
     assert ended is not None and ended.is_lost == is_lost
     assert reason in ended.reason and bool(ended.reason) == bool(reason)
-
-
-@pytest.mark.parametrize("state", ["PENDING", "A_NEW_STATE"])
-def test_jobs_that_go_on_are_noted(
-    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    ((run, directory),) = directories(tmp_path, RUN)
-    engine, _ = engine_with(slurm, monkeypatch, "")
-    (job,) = engine.start([(run, directory)])
-    slurm.answer("squeue", f"echo '9_0 {state}'")
-    assert job.ended() is None
-    assert json.loads((directory / "job.json").read_bytes())["state"] == state
-    slurm.answer("squeue", "exit 1")  # a controller that is down loses no job
-    assert job.ended() is None
-
-
-def test_jobs_that_sbatch_refuses(
-    slurm: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Refused(RuntimeError):
-        pass
-
-    class Executor:
-        def __init__(self, folder: Path, max_num_timeout: int, python: str) -> None:
-            assert python == f"{sys.executable} -P"
-
-        def update_parameters(self, **parameters: Any) -> None:
-            assert parameters["time"] == 60
-
-        def map_array(self, task: RunInJob, *arguments: list[Any]) -> None:
-            print("sbatch: error: printed as well", file=sys.stderr)
-            raise Refused("sbatch: error: Invalid account\n")
-
-    errors = types.ModuleType("submitit.core.utils")
-    errors.__dict__.update(FailedJobError=Refused, FailedSubmissionError=Refused)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "submitit.core", types.ModuleType("core"))
-        patch.setitem(sys.modules, "submitit.core.utils", errors)
-        sys.modules["submitit"].__dict__["SlurmExecutor"] = Executor
-        with pytest.raises(InputError, match="Invalid account.$"):
-            SlurmEngine(EngineConfig()).start(directories(tmp_path, RUN))
-    assert capsys.readouterr().err == ""
 
 
 class Job:
@@ -284,19 +221,6 @@ def test_what_a_job_reports(
     with pytest.raises(SystemExit) if status else contextlib.nullcontext():
         RunInJob()(job.call)
     assert job.files() == (log, status, "FAILED" if status else "COMPLETED")
-
-
-@pytest.mark.parametrize("state", ["RUNNING", "PREEMPTED"])
-def test_a_job_that_is_asked_to_end_is_requeued_once(
-    slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    program = f"import os; os.kill(os.getpid(), {int(signal.SIGTERM)})"
-    job = Job(tmp_path, monkeypatch, program)
-    slurm.answer("squeue", f"echo {state}")
-    with pytest.raises(SystemExit):
-        RunInJob()(job.call)
-    assert slurm.calls("scontrol") == ["requeue 7_3"] * (state == "RUNNING")
-    assert job.files()[1:] == (None, "RUNNING")
 
 
 def test_time_limits_without_an_episode_end_a_run(

@@ -70,13 +70,6 @@ def test_a_parabola_is_maximised_exactly() -> None:
     np.testing.assert_allclose(found, tops, atol=1e-5)
 
 
-def test_last_action_is_zero() -> None:
-    wrapped = (ANGLE + np.pi) % (2.0 * np.pi) - np.pi
-    np.testing.assert_allclose(
-        tables(4.0, 1, 2).rest[1], -(wrapped**2) - 0.1 * SPEED**2, atol=1e-5
-    )
-
-
 @partial(jax.jit, static_argnames="repeat")
 def brute_force(table: jax.Array, theta: jax.Array, repeat: int) -> jax.Array:
     """max_a r + V over a dense grid of actions, with V interpolated as elsewhere."""

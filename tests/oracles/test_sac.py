@@ -124,12 +124,6 @@ def test_scattered_returns_add_two_standard_errors() -> None:
     assert optimum.error == 2.0 * 3.0 / 2.0
 
 
-def test_trainings_that_agree_may_all_be_wrong() -> None:
-    agreed = [Training((-40.0, -40.0), (-40.0,))] * 3
-    assert conclude(1.0, agreed, replace(QUICK, least_error=0.05)).error == 2.0
-    assert conclude(1.0, agreed, QUICK).error == 0.0
-
-
 def test_collector_starts_everywhere_and_stores_transitions(
     guess: EnvironmentConfig,
 ) -> None:

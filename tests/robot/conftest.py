@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from driftrl.robot.client import RemoteEnv
-from driftrl.robot.controller import Controller
-from driftrl.robot.event_log import Event, EventLog
+from driftrl.robot.controller import Controller, Event
 from driftrl.robot.protocol import (
     VERSION,
     Begin,
@@ -43,7 +42,6 @@ class Served:
 
     robot: Robot
     machine: Any
-    log: EventLog
     events: list[Event]
     controller: Controller
 
@@ -58,7 +56,7 @@ class Served:
         """Wait for something to happen, for long, since the machine may be busy."""
         until = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < until, (self.events, self.log.counts)
+            assert time.monotonic() < until, (self.events, self.controller.counts)
             time.sleep(0.005)
 
     def stopped(self, count: int = 1) -> Event:
@@ -82,9 +80,8 @@ def serve(point_mass: ModuleType) -> Iterator[Serve]:
 
     def start(timing: Timing = PATIENT, token: str = "", **limits: Any) -> Served:
         machine, events = point_mass.Point(), []
-        log = EventLog(events.append)
         chosen = {"stop": (point_mass.STOP,), "observation_size": 2, **limits}
-        controller = Controller(machine, Limits(**chosen), timing, log)
+        controller = Controller(machine, Limits(**chosen), timing, events.append)
         robot = Robot(controller, "tcp://127.0.0.1:*", token)
 
         def work() -> None:
@@ -95,7 +92,7 @@ def serve(point_mass: ModuleType) -> Iterator[Serve]:
 
         thread = threading.Thread(target=work)
         thread.start()
-        served = Served(robot, machine, log, events, controller)
+        served = Served(robot, machine, events, controller)
         started.append((served, thread))
         return served
 

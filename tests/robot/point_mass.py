@@ -3,6 +3,7 @@
 As a program it is a robot: ``python point_mass.py ADDRESS LOG PERIOD``.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from driftrl.robot.controller import Controller
-from driftrl.robot.event_log import EventLog
 from driftrl.robot.machine import Machine, Sample
 from driftrl.robot.protocol import Begin
 from driftrl.robot.safety import Limits
@@ -67,11 +67,12 @@ class Point(Machine):
 
 def serve(address: str, log: Path, period: float) -> None:
     """Serve a point until the process is killed."""
+    events = log.open("a")
     drive = Controller(
         Point(steps=8),
         Limits(stop=(STOP,), observation_size=2),
         Timing(period=period, coast=2 * period),
-        EventLog(file=log),
+        lambda event: print(json.dumps(event), file=events, flush=True),
     )
     robot = Robot(drive, address)
     print(robot.address, flush=True)

@@ -11,7 +11,6 @@ import pytest
 from driftrl.errors import EpisodeAborted, InputError, RobotUnavailable
 from driftrl.robot.client import RemoteEnv
 from driftrl.robot.controller import Controller
-from driftrl.robot.event_log import EventLog
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import Malformed
 from driftrl.robot.safety import Limits
@@ -93,7 +92,6 @@ def test_another_robot_at_the_same_address(point_mass: Any) -> None:
             point_mass.Point(steps),
             Limits(stop=(0.0,), observation_size=2),
             Timing(real_time=False, patience=20.0),
-            EventLog(),
         )
         robot = Robot(drive, address)
         thread = threading.Thread(target=robot.serve)

@@ -4,10 +4,8 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +21,6 @@ from factories import free_address
 
 PROGRAM = Path(__file__).parent / "point_mass.py"
 STOP = -0.25
-SECOND = 1.0
 ACTION = np.array([0.5])
 
 # A learner that drives on and on, and says so.
@@ -132,74 +129,3 @@ def test_the_learner_is_killed(
     env = RemoteEnv(served.address, away=20.0, silence=5.0)
     env.reset(seed=1)
     env.close()
-
-
-class Proxy:
-    """A cable between two ports that can be made to carry nothing for a while."""
-
-    def __init__(self, port: int) -> None:
-        self._to = ("127.0.0.1", port)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._ends = [self._server]
-        self._threads: list[threading.Thread] = []
-        self.address = f"tcp://127.0.0.1:{self._server.getsockname()[1]}"
-        self.flowing = threading.Event()
-        self.flowing.set()
-        self._start(self._accept)
-
-    def _start(self, work: Callable[..., None], *arguments: Any) -> None:
-        self._threads.append(threading.Thread(target=work, args=arguments))
-        self._threads[-1].start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._server.accept()
-                far = socket.create_connection(self._to)
-                self._ends += [near, far]
-                self._start(self._carry, near, far)
-                self._start(self._carry, far, near)
-
-    def _carry(self, source: socket.socket, to: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65_536):
-                self.flowing.wait()
-                to.sendall(data)
-            self.flowing.wait()
-            to.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self.flowing.set()
-        for end in self._ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        for end in self._ends:
-            end.close()
-
-
-def test_the_network_is_cut_for_three_seconds(serve: Callable[..., Any]) -> None:
-    served = serve(Timing(period=0.1, coast=0.1))
-    proxy = Proxy(int(served.address.rpartition(":")[2]))
-    env = RemoteEnv(proxy.address, away=30.0, silence=1.0)
-    try:
-        drive(env, steps=1)
-        before = len(served.stops())
-        proxy.flowing.clear()
-        restored = threading.Timer(3 * SECOND, proxy.flowing.set)
-        restored.start()
-        with pytest.raises(EpisodeAborted):
-            for _ in range(5):
-                env.step(ACTION)
-        stop = served.stopped(before + 1)
-        assert not proxy.flowing.is_set(), (
-            "the robot was stopped before the cut was over"
-        )
-        assert stop["code"] in ("deadline", "gone") and stop["periods"] <= 2
-        # What was on its way arrives late, from nobody's learner, and does nothing.
-        drive(env, steps=6)
-        restored.join()
-    finally:
-        env.close()
-        proxy.close()

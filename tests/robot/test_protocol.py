@@ -66,13 +66,6 @@ def test_bytes_are_a_map_of_the_fields() -> None:
     }
 
 
-def test_whole_numbers_will_do_for_real_ones() -> None:
-    data = packed({"type": "action", "episode": 1, "step": 0, "values": [1, 0]})
-    message = decode(data)
-    assert isinstance(message, Action) and message == Action(1, 0, (1.0, 0.0))
-    assert all(type(value) is float for value in message.values)
-
-
 def test_the_largest_observation_fits() -> None:
     most = (0.1,) * MAX_VECTOR
     message = Observation(1, 1, most, 0.0, False, False, 1.0, most)

@@ -12,7 +12,6 @@ from driftrl.envs.drifting import environment_of
 from driftrl.envs.tasks import configure, task_of_robot
 from driftrl.errors import InputError
 from driftrl.robot.controller import Controller
-from driftrl.robot.event_log import EventLog
 from driftrl.robot.machine import Machine
 from driftrl.robot.protocol import VERSION, Welcome
 from driftrl.robot.safety import Limits
@@ -40,7 +39,7 @@ def address() -> Iterator[str]:
     )
     limits = Limits(stop=(0.0,), observation_size=machine.observation_size)
     timing = Timing(period=0.01, real_time=False, coast=0.0)
-    robot = Robot(Controller(machine, limits, timing, EventLog()), "tcp://127.0.0.1:*")
+    robot = Robot(Controller(machine, limits, timing), "tcp://127.0.0.1:*")
     thread = threading.Thread(target=robot.serve)
     thread.start()
     yield robot.address

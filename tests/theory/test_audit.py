@@ -39,7 +39,7 @@ def test_calibrated_run() -> None:
     # Alternating values resemble their neighbours less than chance: no correction.
     half = 1.96 * math.sqrt(20 * 0.005**2 / 19 / 20)
     assert (found.low, found.high) == pytest.approx((0.955 - half, 0.955 + half))
-    assert (len(found.breaks), found.broken, found.staleness) == (0, 0, None)
+    assert (len(found.breaks), found.broken) == (0, 0)
     assert found.sigma == pytest.approx(0.01)  # ‖σ‖ = 0.02 over four outputs
     assert found.ratio == pytest.approx(1.0)
 
@@ -53,12 +53,7 @@ def test_break_by_stale_data() -> None:
         **{"error_before": 0.01, "error": 0.2, "sigma_before": 0.01, "sigma": 0.01},
         "recovered": 14,
     }
-    stale = found.staleness
-    assert stale is not None
-    assert (stale.stale_episodes, stale.fresh_episodes) == (6, 9)
-    assert stale.stale_coverage == pytest.approx(3.7 / 6)
-    assert stale.fresh_coverage == pytest.approx(0.96)
-    assert len(found.summary()) == 3
+    assert len(found.summary()) == 2
     document = json.loads(json.dumps(found.document(), allow_nan=False))
     assert [one["broken"] for one in document["predicted"]].count(True) == 3
 
@@ -74,7 +69,7 @@ def test_break_at_the_end_and_break_without_a_change() -> None:
 def test_unknown_theta_gives_no_cause() -> None:
     rows = [row(n, 0.96, theta=math.nan) for n in range(1, 9)]
     found = audit([*rows, row(9, 0.3, model_error=0.3, theta=math.nan)], 4)
-    assert found.staleness is None and found.breaks["stale"].to_list() == [None]
+    assert found.breaks["stale"].to_list() == [None]
 
 
 def test_inflation_of_an_overconfident_run() -> None:

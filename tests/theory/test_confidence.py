@@ -7,7 +7,6 @@ from driftrl.theory.confidence import (
     Setting,
     confidence_width,
     data_sets,
-    exploration_weight,
 )
 
 SETTING = Setting(rkhs_bound=2.0, noise_std=0.5, outputs=3, steps=40, reward_max=2.0)
@@ -19,11 +18,6 @@ def test_printed_width_by_hand() -> None:
     # A window, n·T = 400: 2 + 0.5·√(2(4 + 3·log 4000)) = 2 + 0.5·√57.76430
     window = float(confidence_width(SETTING, 4.0, 400))
     assert window == pytest.approx(5.8002, abs=1e-4)
-
-
-def test_weight_by_hand() -> None:
-    # λ = R_max·T·β/σ = 2·40·3/0.5
-    assert float(exploration_weight(SETTING, 3.0)) == 480.0
 
 
 @pytest.mark.parametrize(

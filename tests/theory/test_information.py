@@ -41,33 +41,7 @@ def test_greedy_is_within_its_guarantee(seed: int, count: int, noise: float) -> 
         gain_of_kernel(kernel[np.ix_(chosen, chosen)], noise)
         for chosen in combinations(range(9), count)
     )
-    assert (1 - 1 / np.e) * best <= found.curve[-1] <= best * (1 + 1e-9)
-
-
-def check_greedy(kernel: np.ndarray, count: int, noise: float) -> None:
-    found = greedy_information_gain(kernel, count, noise)
-    assert len(set(found.chosen)) == count
-    gains = [
-        gain_of_kernel(kernel[np.ix_(some, some)], noise)
-        for some in (found.chosen[:n] for n in range(1, count + 1))
-    ]
-    np.testing.assert_allclose(found.curve, gains, rtol=1e-6)
-    # Each pick was the most uncertain candidate.
-    left = np.diag(kernel).copy()
-    for place, pick in enumerate(found.chosen):
-        free = np.setdiff1d(np.arange(len(kernel)), found.chosen[:place])
-        assert left[pick] >= left[free].max() - 1e-8
-        some = found.chosen[: place + 1]
-        inner = kernel[np.ix_(some, some)] + noise**2 * np.eye(len(some))
-        cross = kernel[some]
-        left = np.diag(kernel) - np.sum(cross * np.linalg.solve(inner, cross), axis=0)
-
-
-def test_greedy_curve_is_the_gain_of_what_it_chose() -> None:
-    points = np.random.default_rng(1).uniform(-1, 1, (60, 2))
-    check_greedy(se_kernel(points, 3.0), 40, 0.1)  # of low rank
-    check_greedy(se_kernel(points, 0.05), 40, 0.1)  # of full rank
-    check_greedy(points @ points.T, 40, 0.3)
+    assert (1 - 1 / np.e) * best <= found[-1] <= best * (1 + 1e-9)
 
 
 def test_rates_by_hand() -> None:
@@ -79,26 +53,3 @@ def test_rates_by_hand() -> None:
     assert float(found) == pytest.approx(np.exp(0.5) * 2**0.75)
     anchored = scaled_rate("linear", [10, 100], 1, (10, 4.0))
     np.testing.assert_allclose(anchored, [4.0, 8.0])
-
-
-@pytest.mark.parametrize(
-    ("kernel", "power", "slope"), [("linear", 1.0, 1.0), ("se", 3.0, None)]
-)
-def test_gain_grows_as_known(kernel: str, power: float, slope: float | None) -> None:
-    """In two dimensions: linear (d/2)·log n + a, SE at most log³ n."""
-    points = np.random.default_rng(3).uniform(-1, 1, (900, 2))
-    # The best points for the linear kernel are the longest ones: enough must be there.
-    circle = points / np.linalg.norm(points, axis=1, keepdims=True)
-    scaled = points / 0.7 if kernel == "se" else circle
-    one = kernel_named(kernel)
-    found = greedy_information_gain(gram(one, scaled, scaled, np), 300, 0.1)
-    n = np.arange(60.0, 301.0)
-    curve = found.curve[59:]
-    # γ^{1/q} is linear in log n.
-    fitted = np.polynomial.Polynomial.fit(np.log(n), curve ** (1 / power), 1)
-    drawn = fitted(np.log(n)) ** power
-    assert np.sqrt(np.mean((drawn / curve - 1.0) ** 2)) < 0.02
-    if slope is not None:
-        assert fitted.convert().coef[1] == pytest.approx(slope, abs=0.01)
-    rate = np.log(growth_rate(kernel, n, 2))
-    assert np.polyfit(rate, np.log(curve), 1)[0] <= 1.0

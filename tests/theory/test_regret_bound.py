@@ -13,7 +13,6 @@ from driftrl.errors import InputError
 from driftrl.memory.adaptive import fixed_share
 from driftrl.theory.confidence import Setting, exploration_weight
 from driftrl.theory.regret_bound import (
-    best_span,
     drift_penalty,
     episodic_regret_bound,
     fixed_share_bound,
@@ -156,35 +155,6 @@ def test_uncertainty_bound_holds_in_simulation(
     gain = gain_of_kernel(kernel, noise)
     setting = Setting(noise_std=noise, steps=3)
     assert met <= uncertainty_bound(setting, 7, span, gain)
-
-
-def test_stationary_bound_is_the_special_case() -> None:
-    rule: dict[str, Any] = {"variation": 0.0, "gain": 3.0, "scheme": "keep_all"}
-    terms = regret_bound(SETTING, episodes=9, span=9, **rule)
-    assert float(terms.drift) == 0.0
-    # Order √(N·γ³): four times the episodes at the same γ, twice the bound.
-    more = regret_bound(SETTING, episodes=36, span=36, **rule)
-    assert float(more.total) == pytest.approx(2 * float(terms.total))
-
-
-def test_best_span_is_the_valley_and_shrinks_with_drift() -> None:
-    gains = np.log(1 + 2 * np.arange(1, 61))
-    span, bound = best_span(SETTING, 1.0, gains[:40])
-    around = [
-        float(
-            regret_bound(
-                SETTING, episodes=40, span=p, variation=1.0, gain=gains[p - 1]
-            ).total
-        )
-        for p in (span - 1, span, span + 1)
-    ]
-    assert bound == around[1] == min(around)
-    spans = [
-        best_span(SETTING, variation, gains, version="printed")[0]
-        for variation in (0.0, 0.01, 0.1, 1.0, 100.0)
-    ]
-    assert spans == sorted(spans, reverse=True)
-    assert spans[0] == 60 and spans[-1] == 1
 
 
 def test_orders_balance_at_the_tuned_span() -> None:

@@ -55,12 +55,6 @@ def test_norm_from_values_is_a_rising_lower_bound(seed: int) -> None:
     assert np.all(found[2] <= f.norms() + tolerance)
 
 
-def test_norm_from_values_is_exact_with_the_centres() -> None:
-    f = expansion(3)
-    estimate = norm_from_values(se, f.centres, f(f.centres))
-    np.testing.assert_allclose(estimate, f.norms(), rtol=1e-6)
-
-
 def test_variation_of_systems_is_that_of_the_functions() -> None:
     """P_N of f + τ·g for τ = 0, ¼, …, 1 is Σ_j ‖g_j‖."""
     start, direction = expansion(7, outputs=2), expansion(8, outputs=2)

@@ -9,6 +9,7 @@ within each problem.  With few seeds these intervals are too narrow.
 Axis letters: ``K`` runs, ``R`` resamples, ``T`` thresholds.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -258,10 +259,9 @@ def probability_of_improvement(first: Strata, second: Strata) -> np.ndarray:
 
     Mann and Whitney's (#{x > y} + ½·#{x = y}) / (K_x·K_y), averaged over problems.
     """
-    wins = []
-    for ours, theirs in zip(first, second, strict=True):
-        x, y = ours[..., :, None], theirs[..., None, :]
-        wins.append(((x > y) + 0.5 * (x == y)).mean(axis=(-2, -1)))
+    pairs = zip(first, second, strict=True)
+    differences = (x[..., :, None] - y[..., None, :] for x, y in pairs)
+    wins = [((d > 0) + 0.5 * (d == 0)).mean(axis=(-2, -1)) for d in differences]
     return np.asarray(np.mean(wins, axis=0))
 
 
@@ -280,24 +280,20 @@ def aggregate_scores(
     }
     thresholds, target = measure.oriented(_thresholds(scores)), measure.target
 
-    def estimate(statistic: Callable[..., np.ndarray], *names: str) -> Aggregate:
-        samples = statistic(*(drawn[name] for name in names))
-        tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-        low, high = np.quantile(samples, tails, axis=0)
-        value = np.asarray(statistic(*(scores[name] for name in names)))
-        return Aggregate(value, np.asarray(low), np.asarray(high))
+    def estimate(
+        statistic: Callable[..., np.ndarray], *names: str, better: bool = False
+    ) -> Aggregate:
+        """Apply a statistic, if ``better`` to scores of which more is better."""
+        of = lambda runs: measure.oriented(runs) if better else runs
+        value, samples = (
+            statistic(*([of(one) for one in table[name]] for name in names))
+            for table in (scores, drawn)
+        )
+        low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        return Aggregate(np.asarray(value), np.asarray(low), np.asarray(high))
 
-    def oriented(strata: Strata) -> list[np.ndarray]:
-        return [measure.oriented(one) for one in strata]
-
-    def profile(strata: Strata) -> np.ndarray:
-        return performance_profile(oriented(strata), thresholds)
-
-    def improvement(ours: Strata, theirs: Strata) -> np.ndarray:
-        return probability_of_improvement(oriented(ours), oriented(theirs))
-
-    def gap(strata: Strata) -> np.ndarray:
-        return optimality_gap(strata, target or 0.0)
+    gap = functools.partial(optimality_gap, target=target or 0.0)
+    profile = functools.partial(performance_profile, thresholds=thresholds)
 
     return {
         name: MethodAggregates(
@@ -306,8 +302,10 @@ def aggregate_scores(
             mean=estimate(lambda one: _pooled(one).mean(axis=-1), name),
             median=estimate(problem_median, name),
             optimality_gap=None if target is None else estimate(gap, name),
-            profile=estimate(profile, name),
-            improvement=estimate(improvement, name, baseline)
+            profile=estimate(profile, name, better=True),
+            improvement=estimate(
+                probability_of_improvement, name, baseline, better=True
+            )
             if baseline in scores and name != baseline
             else None,
         )

@@ -20,9 +20,7 @@ from driftrl.analysis.names import first_few, natural_key
 from driftrl.errors import DriftrlError, counted, require
 from driftrl.oracles.table import (
     Oracle,
-    OracleTable,
     Progress,
-    given_optimal_returns,
     optimal_returns_of_runs,
 )
 from driftrl.records import (
@@ -376,55 +374,37 @@ def _settings(runs: Sequence[_Loaded]) -> polars.DataFrame:
 # J*(θ).
 
 
-def with_oracle(frame: polars.DataFrame, oracle: Oracle) -> polars.DataFrame:
-    """Return a frame with J*(θ) from a function, ``module:function`` or CSV file."""
-    if oracle == "none":
-        return _joined(frame, {})
-    thetas = frame["theta"].drop_nulls().unique().to_list()
-    table = given_optimal_returns(oracle, thetas)
-    return _joined(frame, dict.fromkeys(frame["problem"].unique(), table))
-
-
 def _with_optimum(
     frame: polars.DataFrame,
     runs: Sequence[_Loaded],
     oracle: Oracle | None,
     progress: Progress | None,
 ) -> tuple[polars.DataFrame, dict[str, str]]:
-    tables, origins = {}, {}
-    for problem in frame["problem"].unique(maintain_order=True):
-        there = [loaded.run for loaded in runs if loaded.problem == problem]
-        if oracle == "none":
-            origins[problem] = "J* was not asked for."
-            continue
-        table = optimal_returns_of_runs(
-            there,
-            oracle=oracle,
-            others=[loaded.run for loaded in runs],
-            progress=progress,
-        )
-        origins[problem] = table.provenance
-        if table.entries:
-            tables[problem] = table
-    return _joined(frame, tables), origins
-
-
-def _joined(
-    frame: polars.DataFrame, tables: Mapping[str, OracleTable]
-) -> polars.DataFrame:
-    """Add J* and what follows from it; null for problems without a table."""
+    """Add J*, null where it is unknown, and the regret; return also J*'s origins."""
     added = [f"optimal_{name}" for name in ("return", "error", "std")]
     numbers = np.full((3, len(frame)), np.nan)
     problems, thetas = frame["problem"].to_numpy(), frame["theta"].to_numpy()
     steps = polars.col("steps")
     clocks = frame.select(steps.cum_sum().over("directory") - steps)["steps"].to_numpy()
     lengths = frame["steps"].to_numpy()
-    for problem, table in tables.items():
-        rows = (problems == problem) & np.isfinite(thetas)
-        places = clocks if table.by_clock else thetas
-        for index, name in enumerate(("value", "error", "std")):
-            scale = lengths[rows] if table.per_step else 1.0
-            numbers[index, rows] = scale * table.column(name, places[rows])
+    everyone, origins = [loaded.run for loaded in runs], {}
+    for problem in frame["problem"].unique(maintain_order=True):
+        if oracle == "none":
+            origins[problem] = "J* was not asked for."
+            continue
+        table = optimal_returns_of_runs(
+            [loaded.run for loaded in runs if loaded.problem == problem],
+            oracle=oracle,
+            others=everyone,
+            progress=progress,
+        )
+        origins[problem] = table.provenance
+        if table.entries:
+            rows = problems == problem
+            places = clocks if table.by_clock else thetas
+            optima = [table.lookup(place) for place in places[rows].tolist()]
+            found = np.array([(one.value, one.error, one.std) for one in optima]).T
+            numbers[:, rows] = (lengths[rows] if table.per_step else 1.0) * found
     regret = polars.col("optimal_return") - polars.col("achieved_return")
     total = polars.col("regret").cum_sum().over("directory")
     frame = frame.with_columns(
@@ -433,4 +413,4 @@ def _joined(
     )
     frame = frame.with_columns(regret=regret).with_columns(cumulative_regret=total)
     front = [*_SCHEMA, "achieved_return", *added, "regret", "cumulative_regret"]
-    return frame.select(*front, polars.exclude(front))
+    return frame.select(*front, polars.exclude(front)), origins

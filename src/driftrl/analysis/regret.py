@@ -9,7 +9,6 @@ executed episode otherwise.  All methods of a problem are compared at the last e
 that every run has reached, and paired by seed.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,11 +17,9 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from driftrl.analysis.load import with_oracle
 from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import Estimate, Interval, estimate_mean, mean
 from driftrl.errors import InputError, require
-from driftrl.oracles.table import Oracle
 
 LAST_EPISODES = 10
 """Episodes at the end over which final performance is measured."""
@@ -40,44 +37,20 @@ class MethodSummary:
     seeds: tuple[int, ...]
     curves: Float[np.ndarray, "K N"]
     """R_n of each seed, up to the last episode that all its seeds have reached."""
-    final: Estimate
-    """R_N."""
-    mean_return: Estimate
-    """Mean achieved return of episodes 1 … N."""
+    score: Estimate
+    """What a method is judged by: R_N, or the mean achieved return of episodes 1 … N
+    where J* is unknown."""
     late: Estimate | None
     """Mean of (J* − J) / |J*| over the last episodes, None if J* is 0; where J* is
     unknown, their mean return."""
     late_outside_resets: Estimate | None
     minutes: float
     """Mean wall time of a run."""
-    is_known: bool
-    """Whether J* is known in every episode."""
-    episodes: int
-    """N, the last episode that every run of the problem has reached."""
     difference: Estimate | None = None
-    """To the baseline in R_N, on the seeds that both ran; None if there are none."""
+    """Of the score to the baseline's, on the seeds that both ran; None if there are
+    none."""
     difference_before_onset: Estimate | None = None
-    """The same at the last episode before θ first changes."""
-
-    @property
-    def mean(self) -> Float[np.ndarray, " N"]:
-        """Mean of R_n over the seeds."""
-        return mean(self.curves)
-
-    @property
-    def score(self) -> Estimate:
-        """What a method is judged by: R_N, or the mean return if J* is unknown."""
-        return self.final if self.is_known else self.mean_return
-
-    @property
-    def score_difference(self) -> Estimate | None:
-        """The paired difference of the score to the baseline's.
-
-        J* cancels in it: (R_baseline − R_method) / N is the difference in mean return.
-        """
-        if self.difference is None or self.is_known:
-            return self.difference
-        return estimate_mean(-self.difference.values / self.episodes)
+    """In R_n at the last episode before θ first changes."""
 
 
 @dataclass(frozen=True)
@@ -101,20 +74,13 @@ class ProblemSummary:
     """Signs that J* is not an optimum."""
 
 
-def regret(
-    frame: polars.DataFrame,
-    *,
-    oracle: Oracle | None = None,
-    baseline: str | None = None,
-) -> polars.DataFrame:
+def regret(frame: polars.DataFrame, *, baseline: str | None = None) -> polars.DataFrame:
     """Return the regret of each method on each problem, one row per pair.
 
     Problems without J* are left out; if there is no other, that is an ``InputError``.
 
     Args:
         frame: From ``driftrl.load``.
-        oracle: J*(θ) instead of the frame's: a function, ``"module:function"`` or a
-            CSV file with the columns theta and value.
         baseline: Method to compare with; by default sombrl.
 
     Returns:
@@ -125,8 +91,6 @@ def regret(
         the onset; ``gap``, the mean shortfall from J* in the last ten episodes
         relative to ``|J*|``; and the minutes that a run took.
     """
-    if oracle is not None:
-        frame = with_oracle(frame, oracle)
     summaries = summarize(frame, baseline=baseline)
     rows = [
         _row(summary, method)
@@ -137,19 +101,22 @@ def regret(
     if not rows:
         tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
         raise InputError(
-            f"J*(θ) of {tasks} is not known, so there is no regret. Give it with "
+            f"J*(θ) of {tasks} is not known, so there is no regret. Load the runs with "
             "oracle=… (--oracle): a function of θ, 'module:function', or a CSV file "
             "with the columns theta and value. `driftrl.compare` and the report show "
             "returns."
         )
-    # A column without a number, such as the intervals of one seed, has no type.
     table = polars.DataFrame(rows, infer_schema_length=None)
-    return table.cast({polars.Null: polars.Float64})
+    # A column without a number, such as the differences of one method, has no type.
+    table = table.cast({polars.Null: polars.Float64})
+    return table.with_columns(polars.selectors.float().fill_nan(None))
 
 
 def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
     before = summary.onset - 1 if summary.onset else 0
-    start = float(method.mean[before - 1]) if 0 < before < summary.episodes else None
+    start = None
+    if 0 < before < summary.episodes:
+        start = float(mean(method.curves[:, before - 1]))
     paired, early = method.difference, method.difference_before_onset
     outside = method.late_outside_resets
     return {
@@ -157,12 +124,12 @@ def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
         "method": method.method,
         "seeds": len(method.seeds),
         "episodes": summary.episodes,
-        "regret": method.final.mean,
-        "standard_error": _number(method.final.stderr),
-        **_interval("", method.final.student),
-        **_interval("bootstrap_", method.final.bootstrap),
+        "regret": method.score.mean,
+        "standard_error": method.score.stderr,
+        **_interval("", method.score.student),
+        **_interval("bootstrap_", method.score.bootstrap),
         "regret_before_onset": start,
-        "regret_after_onset": None if start is None else method.final.mean - start,
+        "regret_after_onset": None if start is None else method.score.mean - start,
         "baseline": summary.baseline,
         "paired_seeds": len(paired.values) if paired else 0,
         "difference": paired and paired.mean,
@@ -178,12 +145,8 @@ def _row(summary: ProblemSummary, method: MethodSummary) -> dict[str, Any]:
 
 
 def _interval(prefix: str, interval: Interval | None) -> dict[str, float | None]:
-    low, high = (interval.low, interval.high) if interval else (None, None)
-    return {f"{prefix}low": _number(low), f"{prefix}high": _number(high)}
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None or math.isnan(value) else float(value)
+    low, high = interval or (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 # Summaries: the arrays behind the table, also for figures and JSON.
@@ -223,7 +186,7 @@ def _summarize_problem(frame: polars.DataFrame, baseline: str | None) -> Problem
     methods = [
         replace(
             method,
-            difference=_difference(method, reference, episodes),
+            difference=_difference(method, reference, episodes, is_known),
             difference_before_onset=_difference(method, reference, before),
         )
         for method in methods.values()
@@ -308,19 +271,25 @@ def _summarize_method(
         method=runs[0]["method"][0],
         seeds=tuple(run["seed"][0] for run in runs),
         curves=curves,
-        final=estimate_mean(curves[:, episodes - 1]),
-        mean_return=estimate_mean(returns[:, :episodes].mean(axis=1)),
+        score=estimate_mean(
+            curves[:, episodes - 1] if is_known else returns[:, :episodes].mean(axis=1)
+        ),
         late=_late_mean(late),
         late_outside_resets=_late_mean(np.where(skipped, np.nan, late)),
         minutes=sum(float(run["wall_s"].sum()) for run in runs) / len(runs) / 60,
-        is_known=is_known,
-        episodes=episodes,
     )
 
 
 def _difference(
-    method: MethodSummary, reference: MethodSummary | None, episode: int | None
+    method: MethodSummary,
+    reference: MethodSummary | None,
+    episode: int | None,
+    is_known: bool = True,
 ) -> Estimate | None:
+    """Return the paired difference in R_n; where J* is unknown, in the mean return.
+
+    J* cancels there: (R_baseline − R_method) / n.
+    """
     if reference is None or method is reference or episode is None:
         return None
     shared = sorted(set(method.seeds) & set(reference.seeds))
@@ -330,7 +299,7 @@ def _difference(
         one.curves[[one.seeds.index(seed) for seed in shared], episode - 1]
         for one in (method, reference)
     )
-    return estimate_mean(first - second)
+    return estimate_mean(first - second if is_known else (second - first) / episode)
 
 
 def _late_mean(values: Float[np.ndarray, "K N"]) -> Estimate | None:

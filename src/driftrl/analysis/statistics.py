@@ -10,6 +10,7 @@ mean in only about 83 % of cases.
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -21,12 +22,11 @@ LEVEL = 0.95
 RESAMPLES = 10_000
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Lower and upper end, each one number or one per episode; NaN where unknown."""
+class Interval(NamedTuple):
+    """Lower and upper end; NaN where unknown."""
 
-    low: np.ndarray
-    high: np.ndarray
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,11 @@ def standard_error(samples: Float[np.ndarray, "K ..."]) -> Float[np.ndarray, "..
     return np.asarray(error)
 
 
-def t_interval(samples: Float[np.ndarray, "K ..."]) -> Interval:
+def t_interval(samples: Float[np.ndarray, " K"]) -> Interval:
     """Student's interval of the mean: x̄ ± t_{K−1}·s/√K; NaN with a single seed."""
-    error = standard_error(samples)
-    half = stats.t.ppf(0.5 + LEVEL / 2, max(len(samples) - 1, 1)) * error
-    centre = samples.mean(axis=0)
-    return Interval(np.asarray(centre - half), np.asarray(centre + half))
+    half = stats.t.ppf(0.5 + LEVEL / 2, max(len(samples) - 1, 1))
+    half *= standard_error(samples)
+    return Interval(float(samples.mean() - half), float(samples.mean() + half))
 
 
 def bootstrap_interval(samples: Float[np.ndarray, " K"]) -> Interval:
@@ -87,8 +86,8 @@ def bootstrap_interval(samples: Float[np.ndarray, " K"]) -> Interval:
     Always with the same random stream.
     """
     if len(samples) < 2:
-        return Interval(np.asarray(np.nan), np.asarray(np.nan))
-    interval = stats.bootstrap(
+        return Interval(np.nan, np.nan)
+    ends = stats.bootstrap(
         (samples,),
         np.mean,
         n_resamples=RESAMPLES,
@@ -96,4 +95,4 @@ def bootstrap_interval(samples: Float[np.ndarray, " K"]) -> Interval:
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    return Interval(np.asarray(interval.low), np.asarray(interval.high))
+    return Interval(float(ends.low), float(ends.high))

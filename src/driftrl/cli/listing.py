@@ -76,20 +76,17 @@ def _parameters() -> list[Row]:
 
 def _methods() -> list[Row]:
     return [
-        {"name": method.name, "label": method.label, "what": method.summary}
-        for method in METHODS.values()
+        {"name": m.name, "label": m.label, "what": m.summary} for m in METHODS.values()
     ]
 
 
 def _schedules() -> list[Row]:
-    return [
-        {
-            "name": kind,
-            "what": (schedule.__doc__ or "").splitlines()[0],
-            "settings": ", ".join(field.name for field in fields(schedule)),
-        }
-        for kind, schedule in SCHEDULES.items()
-    ]
+    rows = []
+    for kind, schedule in SCHEDULES.items():
+        settings = ", ".join(field.name for field in fields(schedule))
+        what = (schedule.__doc__ or "").splitlines()[0]
+        rows.append({"name": kind, "what": what, "settings": settings})
+    return rows
 
 
 def _studies() -> list[Row]:

@@ -19,7 +19,6 @@ def main(
     theta: float | None = None,
     seed: int | None = None,
     out: Path | None = None,
-    fps: float | None = None,
     json: bool = False,
 ) -> None:
     """Roll out the newest policy of a run and write a video of it.
@@ -33,13 +32,12 @@ def main(
         theta: Drive the system at this θ instead.
         seed: Seed of the start and of a planner's draws (default: the run's).
         out: The mp4 to write (default: a name of its own in DIRECTORY/videos).
-        fps: Frames a second, a frame a decision (default: real time).
         json: Print one JSON document instead of sentences.
     """
     is_mp4 = out is None or out.suffix == ".mp4"
     require(is_mp4, f"--out must end in .mp4, received {out}.")
     headless(os.environ)
-    played = play(directory, episode=episode, theta=theta, seed=seed, fps=fps, out=out)
+    played = play(directory, episode=episode, theta=theta, seed=seed, out=out)
     if json:
         video = None if played.video is None else str(played.video)
         document = asdict(played) | {"video": video}

@@ -1,5 +1,6 @@
 """``driftrl robot``: serve a machine, or its simulated twin, to a learner."""
 
+import json
 import signal
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,7 @@ import tyro
 
 from driftrl.errors import InputError, at_least, require
 from driftrl.records import read_settings
-from driftrl.robot.controller import Controller, run_policy
-from driftrl.robot.event_log import Event, EventLog
+from driftrl.robot.controller import Controller, Event, run_policy
 from driftrl.robot.machine import Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
@@ -72,11 +72,12 @@ def main(
         sensors=sensor_ranges(*sensors),
         frozen=frozen,
     )
-    events = EventLog(lambda event: print(_text(event), flush=True), log)
+    if log is not None:
+        log.touch()
+    controller = Controller(machine, limits, timing, partial(_report, log))
     # A robot that is asked to end must stop its machine first, as at Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        controller = Controller(machine, limits, timing, events)
         try:
             if policy:
                 drive = partial(run_policy, controller, _policy(policy, machine))
@@ -100,10 +101,10 @@ def main(
         print()
     finally:
         signal.signal(signal.SIGTERM, before)
-    finished, missed = events.counts["finished"], events.counts["deadline"]
-    print(f"Finished episodes: {finished}; answers after {delays_of(events.answers)}.")
-    print(f"Missed deadlines: {missed + events.counts['late']}.")
-    for name, count in sorted(events.counts.items()):
+    counts, answers = controller.counts, delays_of(controller.answers)
+    print(f"Finished episodes: {counts['finished']}; answers after {answers}.")
+    print(f"Missed deadlines: {counts['deadline'] + counts['late']}.")
+    for name, count in sorted(counts.items()):
         if name != "finished" and count:
             print(f"  {name}: {count}")
 
@@ -164,11 +165,14 @@ def _policy(path: Path, machine: Machine) -> "Policy":
     return policy
 
 
-def _text(event: Event) -> str:
-    """Return a line about an event; the delays of its answers are summed up later."""
+def _report(log: Path | None, event: Event) -> None:
+    """Print an event, without the delays of its answers, and log all of it."""
+    if log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event, ensure_ascii=False) + "\n")
     facts = [
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in event.items()
         if name not in ("event", "answers")
     ]
-    return f"{event['event']}: {', '.join(facts)}"
+    print(f"{event['event']}: {', '.join(facts)}", flush=True)

@@ -230,7 +230,6 @@ def _config(
         _parser().print_help()
         print("\nSettings, with the defaults of this task and method:\n")
         flags = ["--help"]
-    _check_rule_flags(parsed, flags)
     for value in filter(is_dataclass, (parsed, *vars(parsed).values())):
         tidy_help(type(value))
     config = tyro.cli(
@@ -243,19 +242,6 @@ def _config(
     config = replace(config, **{name: getattr(default, name) for name in names})
     check_fits(config)
     return config
-
-
-def _check_rule_flags(config: RunConfig, flags: list[str]) -> None:
-    """Refuse a flag of another method's forgetting rule, and say whose it is."""
-    rules = {name: row.forgetting(TASKS["pendulum"]) for name, row in METHODS.items()}
-    for flag in flags:
-        prefix, _, name = flag.partition("=")[0].replace("-", "_").rpartition(".")
-        owners = [method for method, rule in rules.items() if hasattr(rule, name)]
-        require(
-            prefix != "__forgetting" or not owners or hasattr(config.forgetting, name),
-            f"{config.method} has no setting forgetting.{name}; "
-            f"--forgetting.{name} applies to {' and '.join(owners)}.",
-        )
 
 
 def _has_plugin(table: Any) -> bool:

@@ -1,95 +1,49 @@
 """``driftrl theory``: a window from the bound or from data, and an audit of σ."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
 
 from driftrl.cli.options import print_json, print_table
-from driftrl.errors import InputError, at_least, require
+from driftrl.errors import InputError, at_least
 from driftrl.records import CONFIG_FILE, load_runs
 from driftrl.theory.audit import Audit
 from driftrl.theory.audit import audit as audit_records
 from driftrl.theory.run_data import load_episodes, load_single_run, observation_size
-from driftrl.theory.window_selection import (
-    Problem,
-    Sweep,
-    choose_window,
-    plot_tradeoff,
-)
+from driftrl.theory.window_selection import Problem, choose_window
 
 
-def choose(
-    problem: Problem,
-    *,
-    run: Path | None = None,
-    out: Path | None = None,
-    sweep: Path | None = None,
-    json: bool = False,
-) -> None:
+def choose(problem: Problem, *, run: Path | None = None, json: bool = False) -> None:
     """Choose H and w by the paper's regret bound.
 
     Args:
         problem: The problem, as the bound sees it; a run estimates what is not given.
         run: Directory of a run from whose data the constants are estimated.
-        out: PNG file for a figure of the trade-off.
-        sweep: Directory of a study with variants H=… or w=…, drawn beside the bound.
-        json: Print one JSON document instead.
+        json: Print one JSON document instead, with both terms over the span.
     """
     data, thetas = [], None
-    require(out is not None or not sweep, "--sweep needs a figure (--out).")
-    require(not out or out.suffix == ".png", f"--out must end in .png, received {out}.")
     if run is not None:
         stored = load_single_run(run)
         data = load_episodes(stored)
         thetas = np.array([record.theta for record in stored.records])
     result = choose_window(problem, data, thetas)
-    if out is not None:
-        sweeps = _sweeps(sweep) if sweep else ()
-        out.parent.mkdir(parents=True, exist_ok=True)
-        plot_tradeoff(result, sweeps).savefig(out, dpi=200)
     if json:
         print_json(result.document())
         return
-    setting = result.setting
-    variation = "unknown" if result.variation is None else f"{result.variation:.3g}"
+    facts = f"N = {result.episodes}, T = {result.steps}, γ_N = {result.gain:.3g}"
+    known = result.variation is not None
+    variation = f"{result.variation:.3g}" if known else "unknown"
     source = "estimated from the run" if result.estimated else "given"
-    print(
-        f"N = {result.episodes}, T = {setting.steps}, P_N = {variation}, "
-        f"γ_N = {result.gain:.3g}, B = {setting.rkhs_bound:.3g}, "
-        f"σ = {setting.noise_std:.2g} ({source})\n"
-    )
-    rows: list[list[Any]] = []
-    if result.terms:
-        rows = [
-            ["with all constants", result.reset, result.window],
-            ["order with γ_p", result.order, result.order],
-            ["order with γ_N: γ^¼·√(N/3P)", result.span, result.span],
-        ]
-    rows += [["without P_N: γ^¼·√N", result.tuned_span, result.tuned_span]]
-    print_table(["reading of the bound", "H", "w"], rows)
+    print(f"{facts}, P_N = {variation} ({source})\n")
+    without = min(result.episodes, max(1, round(result.tuned)))
+    rows = [["without P_N: γ^¼·√N", without]]
+    if known:
+        rows.insert(0, ["with P_N: γ^¼·√(N/3P)", result.span])
+    print_table(["reading of the bound", "H or w"], rows)
     print(f"\nRecommended: H = w = {result.span}.")
-    if out is not None:
-        print(f"Figure: {out}")
-
-
-def _sweeps(directory: Path) -> Sequence[Sweep]:
-    import driftrl
-    from driftrl.analysis.names import sweeps_of
-
-    table = driftrl.regret(driftrl.load(directory))
-    rows = {row["method"]: row for row in table.iter_rows(named=True)}
-    sweeps = []
-    for (method, setting), points in sweeps_of(rows).items():
-        at = [rows[name] for name in points.values()]
-        errors = [row["standard_error"] or 0.0 for row in at]
-        if setting in ("H", "w"):
-            sweeps.append((method, [*points], [row["regret"] for row in at], errors))
-    require(bool(sweeps), f"{directory} has no variants named H=… or w=….")
-    return sweeps
 
 
 def recommend(
@@ -161,20 +115,18 @@ def audit(
     if json:
         print_json(documents[0] if single else documents)
         return
-    columns = ("run", "± 2σ covers", "broken", "σ", "error/σ", "stale / fresh")
+    columns = ("run", "± 2σ covers", "broken", "σ", "error/σ")
     print_table(columns, rows)
     for sentence in sentences:
         print(sentence)
 
 
 def _cells(result: Audit) -> list[str]:
-    stale = result.staleness
     return [
         f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})",
         f"{result.broken} of {len(result.predicted)}",
         f"{result.sigma:.3g}",
         "∞" if result.ratio is None else f"{result.ratio:.1f}",
-        f"{stale.stale_coverage:.0%} / {stale.fresh_coverage:.0%}" if stale else "–",
     ]
 
 

@@ -23,7 +23,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -34,7 +34,7 @@ from jaxtyping import Float
 from driftrl.config.deep import SACConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict
-from driftrl.drift.schedules import Schedule, value_at
+from driftrl.drift.schedules import value_at
 from driftrl.envs.custom import is_custom
 from driftrl.envs.tasks import task_named
 from driftrl.errors import InputError, require
@@ -45,7 +45,6 @@ from driftrl.records import Run
 REVISION = 2
 """Raised whenever the same question would get a different answer."""
 SHIPPED = Path(__file__).with_name("shipped")
-SAME_THETA = 1e-9  # relative above 1, absolute below: θ after a trip through a file
 _ERRORS = {
     "dp": "the distance to the value of dynamic programming, plus the distance of that "
     "to the value on a coarser grid",
@@ -102,19 +101,15 @@ class OracleTable:
     per_step: bool = False
     """Whether the values are ρ*(θ), of a step and not of an episode."""
 
+    @cached_property
+    def _by_key(self) -> dict[float, Optimum]:
+        return {_key(entry.theta): entry for entry in self.entries}
+
     def lookup(self, theta: float) -> Optimum:
         """Return the entry of θ, which must be in the table."""
-        optimum = _at(self.entries, theta)
-        if optimum is None:
+        if (optimum := self._by_key.get(_key(theta))) is None:
             raise InputError(f"The oracle has no J*(θ) for θ = {theta}.")
         return optimum
-
-    def column(
-        self, name: Literal["value", "error", "std"], thetas: Float[np.ndarray, " N"]
-    ) -> Float[np.ndarray, " N"]:
-        """Return ``value``, ``error`` or ``std`` for each θ."""
-        distinct, rows = np.unique(thetas, return_inverse=True)
-        return np.array([getattr(self.lookup(one), name) for one in distinct])[rows]
 
     def with_floor(
         self,
@@ -129,12 +124,9 @@ class OracleTable:
         but what a policy achieves at θ is a lower bound of J*(θ).  If ``monotone``, so
         is every return achieved at a smaller θ.
         """
-        entries = []
-        for entry in self.entries:
-            slack = _slack(entry.theta)
-            counts = thetas <= entry.theta + slack
-            if not monotone:
-                counts &= thetas >= entry.theta - slack
+        keys, entries = np.array([_key(theta) for theta in thetas.tolist()]), []
+        for key, entry in self._by_key.items():
+            counts = keys <= key if monotone else keys == key
             floor = float(np.max(returns, where=counts, initial=-np.inf))
             if floor > entry.value:
                 error = max(entry.error, floor - entry.value)
@@ -208,35 +200,6 @@ _LONG = SACOracleSettings(
 )
 
 
-@dataclass(frozen=True)
-class ThetaPath:
-    """θ at the steps of an episode, within which it drifts."""
-
-    schedule: Schedule
-    every: int
-    steps: int
-
-    @classmethod
-    def of(cls, run: Run) -> "ThetaPath | None":
-        """Return how θ of a run drifts within episodes; None if it does not."""
-        if not run.config.get("drift_every"):
-            return None
-        names = ("task", "method", "environment", "drift", "clock", "drift_every")
-        settings = {name: run.config[name] for name in names if name in run.config}
-        config = from_dict(RunConfig, settings)
-        return cls(config.drift, config.drift_every, config.environment.steps)
-
-    def thetas(self, clock: float) -> Float[np.ndarray, " D"]:
-        """Return θ of every step of an episode that begins at a clock."""
-        steps = range(int(clock), int(clock) + self.steps)
-        return np.array([value_at(self.schedule, t - t % self.every) for t in steps])
-
-    @property
-    def checksum(self) -> str:
-        """Eight digits that tell apart files of different drifts."""
-        return f"{zlib.crc32(repr((self.schedule, self.every)).encode()):08x}"
-
-
 class StoredOracle:
     """J*(θ) of one task in one environment: files first, then a computation."""
 
@@ -247,8 +210,9 @@ class StoredOracle:
         *,
         by: By | None = None,
         shipped: Path = SHIPPED,
-        path: ThetaPath | None = None,
+        drifting: RunConfig | None = None,
     ) -> None:
+        """Read what is stored; ``drifting`` is a run with drift within episodes."""
         row = task_named(task)
         deterministic = environment.start == "hanging" and environment.noise_std == 0
         has_dp = row.plant == "pendulum" and deterministic
@@ -269,37 +233,33 @@ class StoredOracle:
             for name, value in asdict(environment).items()
             if value != usual[name]
         ]
-        if path is not None:
-            require(self.by == "dp", f"Task {task!r}: {_ONLY_PENDULUM}")
-            changed.append(f"-drift={path.checksum}")
-        self._path = path
+        if drifting is not None:
+            drift = repr((drifting.drift, drifting.drift_every))
+            changed.append(f"-drift={zlib.crc32(drift.encode()):08x}")
+        self._drifting = drifting
         name = row.plant if self.by == "dp" else task
         file = f"{self.by}-{name}{''.join(changed)}.json"
         self.cache_file = cache_directory() / "oracles" / file
-        optima = [
-            *_read_file(shipped / file, "shipped"),
-            *_read_file(self.cache_file, "cached"),
-        ]
-        self.stored = sorted(optima, key=lambda one: one.theta)
+        cached = _read_file(self.cache_file, "cached")
+        self.stored = cached | _read_file(shipped / file, "shipped")
 
     def missing(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* has to be computed."""
-        return [one for one in self._grid(thetas) if _at(self.stored, one) is None]
+        return [one for one in self._grid(thetas) if _key(one) not in self.stored]
 
     def table(
         self, thetas: Iterable[float], progress: Progress | None = None
     ) -> OracleTable:
         """Return J* at each θ after computing what is missing."""
         thetas = _distinct(thetas)
-        known = [*self.stored, *self._compute(self.missing(thetas), progress)]
-        known.sort(key=lambda one: one.theta)
-        if self.by == "sac":
-            # What else is stored must not change the answer.
-            on_grid = [_at(known, theta) for theta in self._grid(thetas)]
-            known = [one for one in on_grid if one is not None]
-            known = _running_maximum(known) if self.monotone else known
-        entries = tuple(_interpolated(known, theta) for theta in thetas)
-        by_clock = self._path is not None
+        computed = self._compute(self.missing(thetas), progress)
+        known = self.stored | {_key(one.theta): one for one in computed}
+        # What else is stored must not change the answer.
+        optima = [known[_key(theta)] for theta in self._grid(thetas)]
+        if self.by == "sac" and self.monotone:
+            optima = _running_maximum(optima)
+        entries = tuple(_interpolated(optima, theta) for theta in thetas)
+        by_clock = self._drifting is not None
         return OracleTable(entries, self._provenance(entries), by_clock)
 
     def _grid(self, thetas: Iterable[float]) -> list[float]:
@@ -316,8 +276,8 @@ class StoredOracle:
             if self.by == "dp":
                 from driftrl.oracles import pendulum
 
-                here = theta if self._path is None else self._path.thetas(theta)
-                optimum = pendulum.optimal_return(here, self.environment)
+                path = self._path(theta)
+                optimum = pendulum.optimal_return(path, self.environment)
                 optimum = replace(optimum, theta=theta)
             else:
                 from driftrl.oracles import sac
@@ -330,14 +290,20 @@ class StoredOracle:
         if thetas and progress is not None:
             progress(len(thetas), len(thetas))
 
+    def _path(self, theta: float) -> float | Float[np.ndarray, " D"]:
+        """Return θ, or of an episode that begins at a clock θ at each of its steps."""
+        if (run := self._drifting) is None:
+            return theta
+        steps = range(int(theta), int(theta) + self.environment.steps)
+        return np.array([value_at(run.drift, t - t % run.drift_every) for t in steps])
+
     def _keep(self, optimum: Optimum) -> None:
         """Add a value to the cache; a cache that cannot be written only costs time."""
         # Read again: another process may have added to the file in the meantime.
-        others = _read_file(self.cache_file, "cached")
-        others = [one for one in others if one.theta != optimum.theta]
+        optima = _read_file(self.cache_file, "cached") | {_key(optimum.theta): optimum}
         try:
             os.makedirs(self.cache_file.parent, exist_ok=True)
-            write_atomically(self.cache_file, render([*others, optimum]))
+            write_atomically(self.cache_file, render(optima.values()))
         except OSError as error:
             message = f"J*({optimum.theta:g}) was not cached in {self.cache_file}: "
             warnings.warn(f"{message}{error}.", stacklevel=2)
@@ -364,15 +330,19 @@ def render(optima: Iterable[Optimum]) -> bytes:
     return f'{{"revision": {REVISION}, "values": [\n{lines}\n]}}\n'.encode()
 
 
-def _read_file(path: Path, source: Source) -> list[Optimum]:
+def _key(theta: float) -> float:
+    """Return what is the same for θ before and after a trip through a file."""
+    return round(theta, 9)
+
+
+def _read_file(path: Path, source: Source) -> dict[float, Optimum]:
     """Return the values in a file; none if it is missing, damaged or outdated."""
     try:
         document = json.loads(path.read_bytes())
-        if document["revision"] != REVISION:
-            return []
-        return [Optimum(**row, source=source) for row in document["values"]]
+        rows = document["values"] if document["revision"] == REVISION else ()
+        return {_key(row["theta"]): Optimum(**row, source=source) for row in rows}
     except (OSError, InputError, ValueError, KeyError, TypeError):
-        return []
+        return {}
 
 
 def grid_for(thetas: Iterable[float], spacing: float) -> list[float]:
@@ -384,7 +354,7 @@ def grid_for(thetas: Iterable[float], spacing: float) -> list[float]:
     around: set[int] = set()
     for theta in thetas:
         nearest = round(theta / spacing)
-        if abs(nearest * spacing - theta) <= _slack(theta):
+        if _key(nearest * spacing) == _key(theta):
             around.add(nearest)
         else:
             below = math.floor(theta / spacing)
@@ -411,28 +381,14 @@ def _running_maximum(optima: Iterable[Optimum]) -> list[Optimum]:
     return raised
 
 
-def _slack(theta: float) -> float:
-    """Return by how much rounding may change θ."""
-    return SAME_THETA * max(1.0, abs(theta))
-
-
 def _distinct(thetas: Iterable[float]) -> list[float]:
     """Return θ in ascending order; of those that differ by rounding, the first."""
-    ascending = sorted({float(theta) for theta in thetas})
+    descending = sorted(map(float, thetas), reverse=True)
     require(
-        bool(ascending) and all(map(math.isfinite, ascending)),
-        f"An oracle needs at least one θ, and finite ones; received {ascending}.",
+        bool(descending) and all(map(math.isfinite, descending)),
+        f"An oracle needs at least one θ, and finite ones; received {descending}.",
     )
-    pairs = pairwise(ascending)
-    return ascending[:1] + [high for low, high in pairs if high - low > _slack(high)]
-
-
-def _at(optima: Sequence[Optimum], theta: float) -> Optimum | None:
-    """Return the entry of θ among ascending ones, or None."""
-    slack = _slack(theta)
-    index = bisect_left(optima, theta - slack, key=lambda one: one.theta)
-    found = optima[index : index + 1]
-    return found[0] if found and abs(found[0].theta - theta) <= slack else None
+    return sorted({_key(theta): theta for theta in descending}.values())
 
 
 def _interpolated(optima: Sequence[Optimum], theta: float) -> Optimum:
@@ -441,10 +397,11 @@ def _interpolated(optima: Sequence[Optimum], theta: float) -> Optimum:
     The error adds half the difference of the neighbours, the most by which the middle
     can be off where J* is monotone.
     """
-    if exact := _at(optima, theta):
-        return exact
-    index = bisect_left(optima, theta, key=lambda one: one.theta)
-    low, high = optima[index - 1 : index + 1]
+    index = bisect_left(optima, _key(theta), key=lambda one: _key(one.theta))
+    high = optima[index]
+    if _key(high.theta) == _key(theta):
+        return high
+    low = optima[index - 1]
     share = (theta - low.theta) / (high.theta - low.theta)
     return Optimum(
         theta=theta,
@@ -495,12 +452,13 @@ def optimal_returns_of_runs(
         return OracleTable((), system)
     if continuing:
         return _best_rates(*system, thetas)
-    path = ThetaPath.of(runs[0])
     stored = StoredOracle(*system)
-    if path is not None:
+    if runs[0].config.get("drift_every"):
         if stored.by != "dp":
             return OracleTable((), _ONLY_PENDULUM)
-        stored = StoredOracle(*system, path=path)
+        names = ("task", "method", "environment", "drift", "clock", "drift_every")
+        known = {name: value for name, value in runs[0].config.items() if name in names}
+        stored = StoredOracle(*system, drifting=from_dict(RunConfig, known))
         lengths = [[row.steps for row in run.records] for run in runs]
         thetas = np.concatenate([np.cumsum([0.0, *steps])[:-1] for steps in lengths])
     table = stored.table(thetas, progress)
@@ -595,8 +553,8 @@ def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
         and bool(np.isfinite([known, values]).all() and (np.diff(known) > 0).all()),
         f"{path} must have at least one row, finite numbers, and each θ once.",
     )
-    slack = max(_slack(known[0]), _slack(known[-1]))
-    outside = [t for t in thetas if not known[0] - slack <= t <= known[-1] + slack]
+    first, last = _key(known[0]), _key(known[-1])
+    outside = [theta for theta in thetas if not first <= _key(theta) <= last]
     require(
         not outside,
         f"{path} has J*(θ) from θ = {known[0]:g} to {known[-1]:g}; it is needed at "

@@ -9,20 +9,32 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
+from array import array
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from driftrl.errors import require
-from driftrl.robot.event_log import EventLog
 from driftrl.robot.machine import Machine, MachineThread, Sample
 from driftrl.robot.protocol import Begin, Code
 from driftrl.robot.safety import Interrupted, Limits, check_observation, limited
 from driftrl.robot.timing import Timing, delays_of, undisturbed
 
 Policy = Callable[[np.ndarray], np.ndarray]
+Event = dict[str, Any]
+"""What happened (``event``), with its facts as JSON types.
+
+- finished: ``episode``, its ``steps`` and ``seconds``, ``total`` reward, how many
+  actions were ``limited``, and the delays of its ``answers``;
+- halted: ``episode``, ``step``, ``code`` and ``reason``, the ``periods`` from the last
+  action to the stop action, and whether the machine was ``hanging`` in a call then, so
+  that it gets the stop action when it comes back (its ``halt`` was called at once);
+- connected and refused: a ``message`` about a learner.
+"""
 now = time.monotonic
 _LAST_STOP = 1.0
 """Seconds that a robot that ends gives its machine to take the stop action."""
@@ -56,14 +68,25 @@ class Controller:
     """
 
     def __init__(
-        self, machine: Machine, limits: Limits, timing: Timing, log: EventLog
+        self,
+        machine: Machine,
+        limits: Limits,
+        timing: Timing,
+        on_event: Callable[[Event], None] = lambda event: None,
     ) -> None:
+        """Take over a machine; ``on_event`` delays the robot's loop: keep it fast."""
         require(
             len(limits.stop) == machine.action_size,
             f"The stop action has {len(limits.stop)} numbers; the machine "
             f"takes {machine.action_size}.",
         )
-        self.machine, self.timing, self.log = machine, timing, log
+        self.machine, self.timing = machine, timing
+        self.counts: Counter[str] = Counter()
+        """Of "finished", the codes of stops, and "refused", "malformed frames", "late
+        actions", "limited", "failed stops"."""
+        self.answers = array("d")
+        """Seconds that each answer took."""
+        self._on_event = on_event
         self._limits = limits
         self._stop_action = np.array(limits.stop, np.float64)
         self._thread = MachineThread(f"machine {machine.name}")
@@ -79,15 +102,15 @@ class Controller:
         self.episode, self.step = episode, 0
         self._begun = self._changed = now()
         self._applied = self._stop_action
-        self._seen: Sample | None = None
+        self.seen: Sample | None = None
+        """What the machine showed last."""
         self._repeats = self._limited = self._coasting = 0
         self._total = 0.0
-        self._answers_before = len(self.log.answers)
+        self._answers_before = len(self.answers)
 
-    @property
-    def seen(self) -> Sample | None:
-        """What the machine showed last."""
-        return self._seen
+    def record(self, event: str, **facts: Any) -> None:
+        """Report an event."""
+        self._on_event({"event": event, **facts})
 
     @property
     def applied(self) -> tuple[float, ...]:
@@ -136,7 +159,7 @@ class Controller:
                 raise Interrupted(
                     "malformed", f"An action is {wanted} numbers, received {action}."
                 )
-            self.log.answers.append(now() - asked)
+            self.answers.append(now() - asked)
             self._apply(action)
             actor.idle(self.step, self._moment())
             sample = self._take()
@@ -161,7 +184,7 @@ class Controller:
         action = limited(values, self._applied, self._limits.rate)
         if not np.array_equal(action, values):
             self._limited += 1
-            self.log.counts["limited"] += 1
+            self.counts["limited"] += 1
         self._applied = action
         self.step += 1
         self._changed = now()
@@ -194,9 +217,9 @@ class Controller:
         return self._coming.result()
 
     def _checked(self, sample: Sample) -> Sample:
-        same = self._seen is not None and np.array_equal(self._seen.obs, sample.obs)
+        same = self.seen is not None and np.array_equal(self.seen.obs, sample.obs)
         self._repeats = self._repeats + 1 if same else 1
-        self._seen = sample
+        self.seen = sample
         check_observation(sample.obs, sample.reward, self._repeats, self._limits)
         return sample
 
@@ -204,15 +227,15 @@ class Controller:
         """Let the machine come to rest after an episode that came to its end."""
         seconds = now() - self._begun
         self._rest()
-        self.log.counts["finished"] += 1
-        self.log.record(
+        self.counts["finished"] += 1
+        self.record(
             "finished",
             episode=self.episode,
             steps=self.step,
             seconds=seconds,
             total=self._total,
             limited=self._limited,
-            answers=asdict(delays_of(self.log.answers[self._answers_before :])),
+            answers=asdict(delays_of(self.answers[self._answers_before :])),
         )
 
     def _stop(self, code: Code, reason: str) -> None:
@@ -222,8 +245,8 @@ class Controller:
         # Noted is when the machine took it, not when it was told to.
         taken = coming and self._stopped.wait(self.timing.period)
         moment = self._stopped_at if taken else self._halted_at
-        self.log.counts[code] += 1
-        self.log.record(
+        self.counts[code] += 1
+        self.record(
             "halted",
             episode=self.episode,
             step=self.step,
@@ -240,8 +263,8 @@ class Controller:
         try:
             self.machine.halt()
         except Exception:  # the stop action is still to come
-            self.log.counts["failed stops"] += 1
-        if self._seen is not None and self._seen.terminated:
+            self.counts["failed stops"] += 1
+        if self.seen is not None and self.seen.terminated:
             return False  # stepping an environment after its end has no meaning
         # A machine that hangs gets it as soon as its call returns.
         self._stopping = self._thread.call(self._stop_step)
@@ -267,7 +290,7 @@ class Controller:
         try:
             return self.machine.step(self._stop_action)
         except Exception:
-            self.log.counts["failed stops"] += 1
+            self.counts["failed stops"] += 1
             raise
 
     def close(self) -> None:
@@ -277,7 +300,6 @@ class Controller:
         self._thread.close()
         if not self._thread.busy:
             self.machine.close()
-        self.log.close()
 
 
 class _PolicyActor(Actor):

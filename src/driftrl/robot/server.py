@@ -8,7 +8,6 @@ import hmac
 import math
 import threading
 
-import msgspec
 import numpy as np
 
 from driftrl.robot.controller import Actor, Controller, now
@@ -60,7 +59,6 @@ class Robot(Actor):
         """
         check_access(address, token)
         self._controller = controller
-        self._log = controller.log
         self._token = token
         self._learner: bytes | None = None
         self._refusals: dict[Refusal, float] = {}
@@ -78,7 +76,7 @@ class Robot(Actor):
             begin = self._await_begin()
             while begin is not None:
                 begin = self._run_episode(begin)
-                finished = self._log.counts["finished"]
+                finished = self._controller.counts["finished"]
                 if episodes is not None and finished >= episodes:
                     return
                 begin = begin or self._await_begin()
@@ -98,7 +96,7 @@ class Robot(Actor):
             if isinstance(message, Begin):
                 return message
             if isinstance(message, Action):
-                self._log.counts["late actions"] += 1
+                self._controller.counts["late actions"] += 1
         return None
 
     def _run_episode(self, begin: Begin) -> Begin | None:
@@ -121,11 +119,10 @@ class Robot(Actor):
 
     def _report_stop(self, why: Interrupted) -> None:
         episode, step = self._controller.episode, self._controller.step
-        stopped = Stopped(episode, step, why.code, why.reason[:MAX_TEXT])
-        if why.code == "bounds" and (seen := self._controller.seen) is not None:
-            ended = {"obs": tuple(seen.obs.tolist()), "reward": seen.reward}
-            stopped = msgspec.structs.replace(stopped, **ended)
-        self._send(stopped)
+        seen, end = self._controller.seen, {}
+        if why.code == "bounds" and seen is not None:
+            end = {"obs": tuple(seen.obs.tolist()), "reward": seen.reward}
+        self._send(Stopped(episode, step, why.code, why.reason[:MAX_TEXT], **end))
 
     # ---- the learner, as the controller meets it ------------------------------------
 
@@ -188,7 +185,7 @@ class Robot(Actor):
         if at == (episode, expected):
             return np.array(message.values, np.float64)
         if at < (episode, max(expected, 0)):
-            self._log.counts["late actions"] += 1
+            self._controller.counts["late actions"] += 1
             return None
         where = f"episode {message.episode}, step {message.step}"
         raise Interrupted("malformed", f"An action for {where}, which has not come.")
@@ -213,7 +210,7 @@ class Robot(Actor):
         try:
             message = decode(frame)
         except Malformed as malformed:
-            self._log.counts["malformed frames"] += 1
+            self._controller.counts["malformed frames"] += 1
             if peer == self._learner and self._running:
                 raise Interrupted("malformed", str(malformed)) from malformed
             return None
@@ -245,7 +242,7 @@ class Robot(Actor):
         else:
             if peer != self._learner:
                 self._learner = peer
-                self._log.record("connected", message="A learner has connected.")
+                self._controller.record("connected", message="A learner has connected.")
             self._listener.send(peer, encode(self._welcome()))
 
     def _is_taken(self) -> bool:
@@ -276,11 +273,11 @@ class Robot(Actor):
         )
 
     def _refuse(self, peer: bytes, code: Refusal, reason: str) -> None:
-        self._log.counts["refused"] += 1
+        self._controller.counts["refused"] += 1
         # Logged once a minute for each code, however often and by whomever it is tried.
         if now() - self._refusals.get(code, -math.inf) > _LOG_REFUSAL_EVERY:
             self._refusals[code] = now()
-            self._log.record("refused", message=reason)
+            self._controller.record("refused", message=reason)
         self._listener.send(peer, encode(Refused(VERSION, code, reason)))
 
     def _send_required(self, message: Message) -> None:

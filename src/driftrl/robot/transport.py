@@ -28,32 +28,6 @@ _QUEUE = 256  # messages
 _LINGER = 200  # ms in which a robot that ends can still say so
 
 
-def is_local(address: str) -> bool:
-    """Return whether only programs of this computer can reach an address.
-
-    Raises:
-        InputError: It is not an address.
-    """
-    match = _ADDRESS.fullmatch(address)
-    require(
-        match is not None,
-        f"An address looks like tcp://127.0.0.1:5557, received {address!r}.",
-    )
-    assert match is not None
-    if address.startswith("ipc:"):
-        return True
-    host, port = match["host"].strip("[]"), match["port"]
-    # ZeroMQ would wrap a larger one around.
-    require(
-        port == "*" or 1 <= int(port) <= _MAX_PORT,
-        f"A port is a number from 1 to {_MAX_PORT}, received {port} in {address!r}.",
-    )
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def read_token(file: Path | None) -> str:
     """Return the shared token from a file or the environment; "" if there is none.
 
@@ -77,10 +51,24 @@ def read_token(file: Path | None) -> str:
 
 
 def check_access(address: str, token: str) -> None:
-    """Refuse an address that other computers can reach, unless there is a token."""
-    local = is_local(address)  # also refuses what is not an address
+    """Refuse what is no address, and one that others can reach without a token."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise InputError(
+            f"An address looks like tcp://127.0.0.1:5557, received {address!r}."
+        )
+    port, host = match["port"], (match["host"] or "localhost").strip("[]")
+    # ZeroMQ would wrap a larger one around.
     require(
-        bool(token) or local,
+        port in (None, "*") or 1 <= int(port) <= _MAX_PORT,
+        f"A port is a number from 1 to {_MAX_PORT}, received {port} in {address!r}.",
+    )
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
+    require(
+        bool(token) or is_local,
         f"{address} can be reached from other computers, so both sides need the same "
         f"token: put one in a file (--token-file FILE) or in {TOKEN_VARIABLE}.",
     )

@@ -23,26 +23,11 @@ NOMINAL = math.erf(math.sqrt(2.0))
 BROKEN = 1.0 - 4.0 * (1.0 - NOMINAL)
 """Coverage below which an episode counts as broken: four times the nominal misses."""
 _CALM_EPISODES = 5  # before a break that it is compared with
-_DISTANT = 0.1  # of the range of θ over the run
 _SCHEMA: dict[str, type[polars.DataType]] = {
     **dict.fromkeys(("episode", "steps", "first_retained"), polars.Int64),
     **dict.fromkeys(("theta", "coverage"), polars.Float64),
     **dict.fromkeys(("model_error", "epistemic_std"), polars.Float64),
 }
-
-
-@dataclass(frozen=True)
-class Staleness:
-    """Episodes whose retained data held a distant θ, against the others.
-
-    Distant is more than a tenth of the range of θ over the run.
-    """
-
-    stale_episodes: int
-    fresh_episodes: int
-    stale_coverage: float
-    """Mean coverage."""
-    fresh_coverage: float
 
 
 @dataclass(frozen=True)
@@ -55,8 +40,8 @@ class Audit:
     """The episodes that a model had predicted: ``coverage``, ``broken`` (whether ± 2σ
     missed at least four times as often as it should, beyond chance), ``error`` (root
     mean square, in standard deviations of the true changes), ``sigma`` (epistemic, of
-    one output in the same unit: ‖σ‖₂/√S), ``ratio`` of the two, ``span`` n − m(n),
-    ``theta`` and ``distance``, the largest |θ_s − θ_n| over the retained episodes s."""
+    one output in the same unit: ‖σ‖₂/√S), ``ratio`` of the two, ``span`` n − m(n) and
+    ``theta``."""
     coverage: float
     """Mean over the predicted episodes."""
     low: float
@@ -74,8 +59,6 @@ class Audit:
     ``error_before`` and ``sigma_before`` of the unbroken episodes just before (at most
     five), whether θ had moved since the oldest retained data (``stale``), and the first
     unbroken episode after it (``recovered``)."""
-    staleness: Staleness | None
-    """None where θ is unknown, or all episodes are stale, or none is."""
 
     @property
     def broken(self) -> int:
@@ -83,7 +66,7 @@ class Audit:
         return int(self.predicted["broken"].sum())
 
     def summary(self) -> list[str]:
-        """Return at most three sentences: coverage, the deepest break, stale data."""
+        """Return a sentence on the coverage, and one on the deepest break."""
         lines = [
             f"± 2σ covered {self.coverage:.0%} ({self.low:.0%} to {self.high:.0%}; "
             f"{NOMINAL:.0%} if calibrated) over {len(self.predicted)} predicted "
@@ -101,13 +84,6 @@ class Audit:
                 f"error {error}{row['error']:.2g}, σ {sigma}{row['sigma']:.2g}, with "
                 f"data from episode {row['oldest']} on ({cause[row['stale']]})."
             )
-        if self.staleness:
-            stale = self.staleness
-            lines.append(
-                f"Coverage was {stale.stale_coverage:.0%} with a distant θ in the data "
-                f"({stale.stale_episodes} episodes) and {stale.fresh_coverage:.0%} "
-                f"without ({stale.fresh_episodes})."
-            )
         return lines
 
     def document(self) -> dict[str, Any]:
@@ -116,7 +92,6 @@ class Audit:
         return document | {
             "predicted": self.predicted.to_dicts(),
             "breaks": self.breaks.to_dicts(),
-            "staleness": self.staleness and vars(self.staleness),
             "broken": self.broken,
             "summary": self.summary(),
         }
@@ -147,18 +122,12 @@ def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
         sigma=float(np.median(predicted["sigma"])),
         ratio=predicted.select(col("ratio").median()).item(),
         breaks=_breaks(predicted),
-        staleness=_staleness(predicted),
     )
 
 
 def _predicted(records: Sequence[EpisodeRecord], outputs: int) -> polars.DataFrame:
     rows = [[getattr(record, name) for name in _SCHEMA] for record in records]
     frame = polars.DataFrame(rows, schema=_SCHEMA, orient="row")
-    thetas = frame["theta"].to_numpy()
-    spans = zip(frame["first_retained"], frame["episode"], thetas, strict=True)
-    distances = [
-        np.abs(thetas[m - 1 : n - 1] - now).max(initial=0) for m, n, now in spans
-    ]
     sigma = col("epistemic_std") / math.sqrt(outputs)
     predicted = frame.select(
         "episode",
@@ -169,7 +138,6 @@ def _predicted(records: Sequence[EpisodeRecord], outputs: int) -> polars.DataFra
         ratio=polars.when(sigma > 0).then(col("model_error") / sigma),
         span=col("episode") - col("first_retained"),
         theta="theta",
-        distance=polars.Series(distances, dtype=polars.Float64),
         theta_of_oldest=col("theta").gather(col("first_retained") - 1),
     ).filter(polars.all_horizontal(col("coverage", "error", "sigma").is_finite()))
     # Each transition is counted once.
@@ -205,19 +173,6 @@ def _breaks(predicted: polars.DataFrame) -> polars.DataFrame:
         .filter("broken")
         .drop("group", "broken")
     )
-
-
-def _staleness(predicted: polars.DataFrame) -> Staleness | None:
-    limit = _DISTANT * float(np.ptp(predicted["theta"].to_numpy()))
-    if not limit > 0:  # θ was constant, or is unknown
-        return None
-    is_stale = predicted["distance"].to_numpy() > limit
-    coverages = predicted["coverage"].to_numpy()
-    stale, fresh = coverages[is_stale], coverages[~is_stale]
-    if not stale.size or not fresh.size:
-        return None
-    means = float(stale.mean()), float(fresh.mean())
-    return Staleness(len(stale), len(fresh), *means)
 
 
 def _mean_interval(values: np.ndarray) -> tuple[float, float]:

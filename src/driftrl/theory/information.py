@@ -9,10 +9,8 @@ time the one of largest posterior variance, reaches at least 1 − 1/e of the ma
 (Nemhauser et al.; Srinivas et al.).
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.linalg import get_lapack_funcs
 
@@ -21,19 +19,12 @@ from driftrl.errors import InputError, at_least, positive, require
 _MATERN = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
-class GreedyGain(NamedTuple):
-    """What greedy selection found: the gain after each point, and the points."""
-
-    curve: Float[np.ndarray, " N"]
-    """Gain of the first 1, 2, … n picked points: at least (1 − 1/e)·γ_n."""
-    chosen: Int[np.ndarray, " N"]
-    """Rows of the candidates, in the order in which they were picked."""
-
-
 def greedy_information_gain(
     kernel: Float[np.ndarray, "M M"], count: int, noise_std: float
-) -> GreedyGain:
-    """Pick ``count`` of M candidates, each time the most uncertain one.
+) -> Float[np.ndarray, " N"]:
+    """Pick N of M candidates, each time the most uncertain one; return the gains.
+
+    Of the first 1, 2, … N picks, each at least (1 − 1/e)·γ_n.
 
     This is the Cholesky factorisation of K + σ²I with pivoting: what is left on the
     diagonal after some picks is v + σ², with v a candidate's posterior variance given
@@ -47,9 +38,9 @@ def greedy_information_gain(
     )
     shifted = kernel + noise_std**2 * np.eye(len(kernel))
     (pivoted_cholesky,) = get_lapack_funcs(["pstrf"], [shifted])
-    factor, pivots, *_ = pivoted_cholesky(shifted, tol=0.0, lower=1)
+    factor, *_ = pivoted_cholesky(shifted, tol=0.0, lower=1)
     gains = np.log(np.diag(factor)[:count] / noise_std)
-    return GreedyGain(np.cumsum(np.maximum(gains, 0.0)), pivots[:count] - 1)
+    return np.cumsum(np.maximum(gains, 0.0))
 
 
 def growth_rate(
@@ -92,4 +83,4 @@ def scaled_rate(
     """
     at_points, measured = anchor
     scale = measured / float(growth_rate(kernel, at_points, dimension))
-    return scale * growth_rate(kernel, points, dimension)
+    return np.asarray(scale * growth_rate(kernel, points, dimension))

@@ -176,34 +176,6 @@ def regret_bound(
     )
 
 
-def trivial_regret(setting: Setting, episodes: int) -> float:
-    """Return N·T·R_max, which no regret exceeds; a bound above it says nothing."""
-    return episodes * setting.steps * setting.reward_max
-
-
-def best_span(
-    setting: Setting,
-    variation: float,
-    gains: Float[np.ndarray, " N"],
-    scheme: Scheme = "reset",
-    version: Version = "corrected",
-) -> tuple[int, float]:
-    """Return the reset period or window p of 1 … N of the smallest bound, and that.
-
-    The gains are γ_p for p = 1 … N.  The shape of the trade-off matters even where the
-    bound itself is far too large to say anything about the regret; ties go to the
-    smaller span.
-    """
-    rule: dict[str, Any] = {"scheme": scheme, "version": version}
-    rule |= {"episodes": len(gains), "variation": variation}
-    bounds = [
-        float(regret_bound(setting, span=span, gain=gain, **rule).total)
-        for span, gain in enumerate(gains.tolist(), 1)
-    ]
-    best = int(np.argmin(bounds))
-    return best + 1, bounds[best]
-
-
 def regret_orders(
     episodes: ArrayLike, span: ArrayLike, variation: ArrayLike, gain: ArrayLike
 ) -> RegretTerms:

@@ -1,24 +1,20 @@
-"""H and w from the regret bound, read in three ways.
+"""H and w from the regret bound, without its constants.
 
 The bound weighs the cost of little data against the cost of stale data::
 
     R_N = Õ( N·√(γ_p³/p) + γ_p·p^{3/2}·P_N )
 
-1. *With all constants* it is a true bound, but so far above any possible regret that
-   the weight between its terms means little.
-2. *Its order*, without constants, with γ_p as it grows with p.
-3. *Its order with γ_N for every p*, as the paper reads it when it chooses
-   H ∝ γ_N^{1/4}·√N.  γ_p ≤ γ_N, so it is a bound as well, and with P_N known it is
-   smallest at p = γ_N^{1/4}·√(N/(3·P_N)).
-
-The third is recommended.  γ_p of the first and second grows so fast over the first few
-episodes that the learning term hardly falls with p, however useful more data are.
+The paper reads it with γ_N for every p when it chooses H ∝ γ_N^{1/4}·√N.  γ_p ≤ γ_N,
+so that is a bound as well, and with P_N known it is smallest at
+p = γ_N^{1/4}·√(N/(3·P_N)).  With γ_p, or with all constants, it would be smallest at
+p = 1: γ_p grows so fast over the first few episodes that the learning term hardly falls
+with p, however useful more data are.
 """
 
 import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -26,20 +22,14 @@ from jaxtyping import Float
 from driftrl.errors import at_least, positive, require
 from driftrl.kernels import gram, kernel_named
 from driftrl.memory.nystrom import Features, Sums, fit_features, posterior
-from driftrl.theory.confidence import Setting
 from driftrl.theory.information import greedy_information_gain, growth_rate, scaled_rate
 from driftrl.theory.regret_bound import (
     RegretTerms,
-    best_span,
     regret_orders,
     require_episodes,
-    trivial_regret,
     tuned_span,
 )
 from driftrl.types import Episode
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Inputs that greedy selection chooses from, and the most that it picks.
 _CANDIDATES, _MAX_POINTS = 1500, 1000
@@ -62,25 +52,17 @@ class Problem:
     """Inputs d of the dynamics: observations and actions."""
     steps: int | None = None
     """Transitions T of an episode."""
-    outputs: int | None = None
-    """Observations d_x; by default all inputs but one."""
     gain: float | None = None
     """γ_N; by default greedily, over inputs with a standard deviation of 1."""
     length_scale: float = 1.0
     """Length scale of the kernel, in standard deviations of the inputs."""
     noise: float | None = None
     """σ of the noise; by default 0.1."""
-    delta: float = 0.1
-    """δ, the probability with which the bound may fail."""
-    rkhs_bound: float | None = None
-    """B, a bound on the norm of the dynamics; by default 1."""
-    reward_max: float | None = None
-    """R_max, the largest reward of a step; by default 1."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The fields of ``Problem`` that a run's data give.
+    """The constants of the bound as a run's data give them.
 
     In standard deviations of the changes; σ in units of the prior's.
     """
@@ -103,8 +85,9 @@ class Constants:
 class Tradeoff:
     """The bound over the span p: H for resets, w for a window."""
 
-    setting: Setting
     episodes: int
+    steps: int
+    """T, the transitions of an episode."""
     variation: float | None
     """P_N, None if unknown."""
     gain: float
@@ -116,44 +99,14 @@ class Tradeoff:
     tuned: float
     """γ_N^{1/4}·√N, the paper's choice, which needs no P_N."""
     terms: RegretTerms | None = None
-    """The order with γ_N, for p = 1 … N; None without P_N."""
-    order: int | None = None
-    """The p of the smallest order with γ_p."""
-    reset: int | None = None
-    """The H of the smallest bound with all constants."""
-    window: int | None = None
-    """The w likewise."""
-    bound: float | None = None
-    """That bound for resets every ``reset`` episodes."""
+    """Both terms for p = 1 … N; None without P_N."""
     estimated: Constants | None = None
-
-    @property
-    def tuned_span(self) -> int:
-        """The paper's choice as a span of this run."""
-        return min(self.episodes, max(1, round(self.tuned)))
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON types."""
-        constants = curve = None
-        if self.terms:
-            constants = {"H": self.reset, "w": self.window, "bound": self.bound}
-            constants["trivial"] = trivial_regret(self.setting, self.episodes)
-            terms = asdict(self.terms)
-            curve = {name: values.tolist() for name, values in terms.items()}
-        return {
-            "H": self.span,
-            "w": self.span,
-            "episodes": self.episodes,
-            "variation": self.variation,
-            "gain": self.gain,
-            "setting": asdict(self.setting),
-            "estimated": self.estimated and asdict(self.estimated),
-            "with_constants": constants,
-            "order": self.order,
-            "order_with_gain_of_all": self.informed,
-            "without_variation": self.tuned,
-            "curve": curve,
-        }
+        terms = asdict(self.terms) if self.terms else {}
+        curve = {name: values.tolist() for name, values in terms.items()}
+        return {**asdict(self), "terms": curve or None}
 
 
 def choose_window(
@@ -177,75 +130,42 @@ def choose_window(
         not missing,
         f"Choosing a window needs {', '.join(missing)}, or a run to estimate from.",
     )
-    episodes, dimension = values["episodes"], values["dimension"]
+    episodes, steps, dimension = (values[n] for n in ("episodes", "steps", "dimension"))
     require_episodes(episodes)
+    at_least("The steps T of an episode", steps, 1)
     at_least("The dimension", dimension, 1)
-    setting = Setting(
-        rkhs_bound=values.get("rkhs_bound", 1.0),
-        noise_std=values.get("noise", 0.1),
-        outputs=values.get("outputs", max(1, dimension - 1)),
-        failure_probability=problem.delta,
-        steps=values["steps"],
-        reward_max=values.get("reward_max", 1.0),
-    )
     variation = problem.variation
     if estimated and variation is None:
         # The same drift per episode in a run of another length.
         pace = estimated.variation / (estimated.episodes - 1)
         variation = pace * (episodes - 1)
-    # γ_p: greedy where that is quick, else the known rate through one γ.
-    curve = np.empty(0)
+    # Greedy where that is quick, else the known rate through one γ.
     if "gain" in values:
         at_least("The gain", values["gain"], 0)
         count = episodes if problem.gain is not None else len(data)
-        anchor = (count * setting.steps, values["gain"])
+        anchor = (count * steps, values["gain"])
     else:
-        total = episodes * setting.steps
         shape = (problem.kernel, dimension, problem.length_scale)
-        curve = gain_curve(*shape, setting.noise_std, total)
+        curve = gain_curve(*shape, values.get("noise", 0.1), episodes * steps)
         anchor = (len(curve), float(curve[-1]))
-    points = setting.steps * np.arange(1, episodes + 1)
-    # The rates hold from two points on.
-    gains = scaled_rate(problem.kernel, np.maximum(2, points), dimension, anchor)
-    near = points <= len(curve)
-    gains[near] = curve[points[near] - 1]
-    return replace(choose(setting, variation, gains), estimated=estimated)
+    gain = float(scaled_rate(problem.kernel, episodes * steps, dimension, anchor))
+    return replace(choose(episodes, steps, variation, gain), estimated=estimated)
 
 
-def choose(
-    setting: Setting, variation: float | None, gains: Float[np.ndarray, " N"]
-) -> Tradeoff:
-    """Return the trade-off of a run of N episodes from all constants.
+def choose(episodes: int, steps: int, variation: float | None, gain: float) -> Tradeoff:
+    """Return the trade-off for N, T, P_N and γ_N.
 
-    Args:
-        setting: The constants.
-        variation: P_N; without it only the paper's H ∝ γ_N^{1/4}·√N is known.
-        gains: γ_p for p = 1 … N.
+    Without P_N only the paper's H ∝ γ_N^{1/4}·√N is known.
     """
-    episodes, gain = len(gains), float(gains[-1])
     tuned = float(tuned_span(episodes, gain))
     if variation is None:
-        unknown = Tradeoff(setting, episodes, None, gain, 1, None, tuned)
-        return replace(unknown, span=unknown.tuned_span)
+        span = min(episodes, max(1, round(tuned)))
+        return Tradeoff(episodes, steps, None, gain, span, None, tuned)
     at_least("The variation P_N", variation, 0)
-    spans = np.arange(1, episodes + 1)
-    terms = regret_orders(episodes, spans, variation, gain)
-    growing = regret_orders(episodes, spans, variation, gains)
-    reset, bound = best_span(setting, variation, gains, "reset")
-    return Tradeoff(
-        setting=setting,
-        episodes=episodes,
-        variation=variation,
-        gain=gain,
-        span=int(spans[np.argmin(terms.total)]),
-        informed=tuned / float(np.sqrt(3.0 * variation)) if variation else None,
-        tuned=tuned,
-        terms=terms,
-        order=int(spans[np.argmin(growing.total)]),
-        reset=reset,
-        window=best_span(setting, variation, gains, "window")[0],
-        bound=bound,
-    )
+    terms = regret_orders(episodes, np.arange(1, episodes + 1), variation, gain)
+    informed = tuned / float(np.sqrt(3.0 * variation)) if variation else None
+    span = int(np.argmin(terms.total)) + 1
+    return Tradeoff(episodes, steps, variation, gain, span, informed, tuned, terms)
 
 
 # ---- constants -----------------------------------------------------------------------
@@ -333,44 +253,4 @@ def gain_curve(
     half = np.sqrt(3.0)
     drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
     matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
-    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std).curve
-
-
-# ---- figure --------------------------------------------------------------------------
-
-
-Sweep = tuple[str, Sequence[float], Sequence[float], Sequence[float]]
-"""Label, spans, mean regret and its standard error."""
-
-
-def plot_tradeoff(tradeoff: Tradeoff, sweeps: Sequence[Sweep] = ()) -> "Figure":
-    """Draw learning term, drift term and their sum over p, beside measured regret.
-
-    The bound and the regret have no common unit: each is divided by its minimum.
-    """
-    from matplotlib.figure import Figure
-
-    terms = tradeoff.terms
-    require(terms is not None, "A trade-off needs P_N: give the variation or a run.")
-    assert terms is not None
-    spans = np.arange(1, tradeoff.episodes + 1)
-    unit = float(terms.total.min())
-    top = min(4.0, 1.1 * float(terms.total.max()) / unit)
-    figure = Figure(figsize=(3.5, 2.6), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(spans, terms.total / unit, color="black", label="sum")
-    axes.plot(spans, terms.learning / unit, "--", color="#0072B2", label="learning")
-    axes.plot(spans, terms.drift / unit, "-.", color="#D55E00", label="drift")
-    axes.axvline(tradeoff.span, color="gray", linewidth=0.8, zorder=0)
-    axes.annotate(f"$p = {tradeoff.span}$", (tradeoff.span, 0.92 * top), color="gray")
-    for label, at, regret, error in sweeps:
-        least = min(regret)
-        values, errors = np.asarray(regret) / least, np.asarray(error) / least
-        axes.errorbar(
-            at, values, errors, fmt="o", markersize=3.5, capsize=2, label=label
-        )
-    axes.set(xscale="log", ylim=(0, top), xlabel="span $p$ ($H$ or $w$), episodes")
-    axes.set_ylabel("bound and regret over their minimum" if sweeps else "bound / min")
-    axes.xaxis.set_major_formatter("{x:g}")
-    figure.legend(loc="outside upper center", ncols=3, fontsize=7)
-    return figure
+    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std)
