@@ -27,12 +27,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from driftrl.agents import model_gradient, sac
-from driftrl.agents.base import (
-    Imagination,
-    LearnContext,
-    ModelMetrics,
-    prediction_metrics,
-)
+from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
 from driftrl.agents.model_gradient import World, start_rows, world_step
 from driftrl.agents.optimism import (
@@ -171,8 +166,11 @@ def update(
         return _update_through_model(settings, state, replay, key)
     rows_key, model_key, rollout_key, policy_key, weight_key = jax.random.split(key, 5)
     rows = jax.random.randint(rows_key, (config.sac.batch_size,), 0, replay.size)
-    collected = replay.take(rows)
-    state, model_loss = _update_model(state, replay, collected, config, model_key)
+    collected = batch = replay.take(rows)
+    if config.model.separate_batches:
+        shape = (config.model.members, model_batch(config))
+        batch = replay.take(jax.random.randint(model_key, shape, 0, replay.size))
+    state, model_loss = _fit_model(state, batch, collected, config)
     predict = _predict(state.model, settings)
     bonus_of = _bonus_under(predict, config)
     # A terminal state has no future: start from the state before it.
@@ -183,7 +181,7 @@ def update(
         config.imagination.from_starts,
     )
     layers, bonus = _layers(state, predict, collected, start, settings, rollout_key)
-    state, metrics = _update_policy(state, bonus_of, layers, bonus, config, policy_key)
+    state, metrics = _update_policy(state, layers, bonus, config, policy_key)
     if config.optimism.rule == "tuned":
         average = partial(sac.sample_action, state.average_actor)
         reference = mean_bonus(bonus_of, average, start, weight_key)
@@ -305,20 +303,6 @@ def _bonus_under(predict: Predict, config: EnsembleAgentConfig) -> BonusOf:
     return lambda obs, action: bonus(predict(obs, action))
 
 
-def _update_model(
-    state: ModelBasedState,
-    replay: DeviceReplay,
-    collected: Batch,
-    config: EnsembleAgentConfig,
-    key: Key[Array, ""],
-) -> tuple[ModelBasedState, Float[Array, ""]]:
-    batch = collected
-    if config.model.separate_batches:
-        shape = (config.model.members, model_batch(config))
-        batch = replay.take(jax.random.randint(key, shape, 0, replay.size))
-    return _fit_model(state, batch, collected, config)
-
-
 def _fit_model(
     state: ModelBasedState, batch: Batch, shared: Batch, config: EnsembleAgentConfig
 ) -> tuple[ModelBasedState, Float[Array, ""]]:
@@ -377,18 +361,13 @@ def _layers(
 
 def _update_policy(
     state: ModelBasedState,
-    bonus_of: BonusOf,
     layers: Batch,
     bonus: Float[Array, "K B"],
     config: EnsembleAgentConfig,
     key: Key[Array, ""],
 ) -> tuple[ModelBasedState, sac.Metrics]:
     weight = current_weight(state, config)
-    in_losses = None
-    if config.imagination.placement == "reward":
-        layers = layers._replace(rewards=layers.rewards + weight * bonus)
-    else:  # one more pass of the ensemble at every use
-        in_losses = lambda obs, actions: weight * jax.vmap(bonus_of)(obs, actions)
+    layers = layers._replace(rewards=layers.rewards + weight * bonus)
     choice_key, update_key = jax.random.split(key)
     updates = config.learning.policy_updates
     chosen = jax.random.randint(choice_key, (updates,), 0, len(bonus))
@@ -399,9 +378,7 @@ def _update_policy(
         policy, average = carry
         layer, key = given
         batch = jax.tree.map(lambda column: column[layer], layers)
-        policy, metrics = sac.update(
-            policy, batch, config.sac, key=key, bonus=in_losses
-        )
+        policy, metrics = sac.update(policy, batch, config.sac, key=key)
         if config.optimism.rule == "tuned":
             average = polyak_update(policy.actor, average, config.sac.tau)
         return (policy, average), metrics
@@ -458,6 +435,7 @@ class ModelBasedAgent(SACAgent):
         """
         super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
+        self.members = config.model.members
         functions = required_functions(config, functions or TaskFunctions())
         check_functions(functions, sizes, config.policy_gradient)
         self._settings = Settings(config, functions, limits or LimitsConfig())
@@ -503,17 +481,15 @@ class ModelBasedAgent(SACAgent):
             evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
         )
 
-    def imagination(self, state: ModelBasedState) -> Imagination | None:
-        """Return the model and the policy's mode; None before the first update."""
-        policy, members = self.policy(state), self._config.model.members
-        if not policy.trained:
-            return None
-        step = partial(_step_of_members, self._settings, state)
-        return Imagination(
-            members,
-            lambda obs, actions: jax.device_get(step(*map(_single, (obs, actions)))),
-            lambda obs: np.asarray(_modes(policy.actor, _single(obs)), np.float64),
-        )
+    def step_members(
+        self, state: ModelBasedState, obs: np.ndarray, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return next observations, rewards and ends as each member expects them.
+
+        There are as many rows for every member, and those of one follow one another.
+        """
+        rows = np.asarray(obs, np.float32), np.asarray(actions, np.float32)
+        return jax.device_get(_step_of_members(self._settings, state, *rows))
 
     def soft_reset(
         self, state: ModelBasedState, key: Key[Array, ""]
@@ -647,15 +623,6 @@ def _score(
     weight = current_weight(state, settings.config)
     gained = rollouts.rewards + weight * rollouts.bonus
     return jnp.mean(jnp.sum(jnp.where(rollouts.active, gained, 0.0), axis=0))
-
-
-def _single(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, np.float32)
-
-
-@jax.jit
-def _modes(actor: MLP, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
-    return jax.vmap(lambda row: sac.policy(actor, row).mode())(obs)
 
 
 @partial(jax.jit, static_argnames="settings")

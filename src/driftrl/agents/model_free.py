@@ -317,6 +317,10 @@ class ActorPolicy:
             action = sac.act(self.actor, single, key=key if self.noisy else None)
         return np.asarray(action, np.float64), carry
 
+    def modes(self, obs: Float[np.ndarray, "N S"]) -> Float[np.ndarray, "N A"]:
+        """Return the actions without exploration for many observations."""
+        return np.asarray(_modes(self.actor, np.asarray(obs, np.float32)), np.float64)
+
     def deterministic(self) -> "ActorPolicy":
         """Return the policy that takes the mode of the distribution."""
         return replace(self, noisy=False)
@@ -336,6 +340,11 @@ def actor_policy(state: State, metrics: Metrics) -> ActorPolicy:
         "critic_loss": metrics.critic_loss,
     }
     return ActorPolicy(state.policy.actor, int(state.policy.updates) > 0, columns)
+
+
+@jax.jit
+def _modes(actor: MLP, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
+    return jax.vmap(lambda row: sac.policy(actor, row).mode())(obs)
 
 
 @jax.jit

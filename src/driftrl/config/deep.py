@@ -112,8 +112,6 @@ class ImaginationConfig:
     """Follow the mean of the ensemble, or a member: another one at every step."""
     bonus: str = "norm"
     """‖σ‖₂ ("norm"), "information_gain", or your own function as "module:function"."""
-    placement: Literal["reward", "losses"] = "reward"
-    """Bonus as part of a transition's reward, or beside the entropy in the losses."""
     termination: Literal["absent", "known", "learned"] = "absent"
     """When a rollout ends: never, by the task's own condition, or by a network."""
     reward: Literal["learned", "known"] = "learned"
@@ -242,11 +240,6 @@ class EnsembleAgentConfig:
 
     def __post_init__(self) -> None:
         _batch_fits(self.sac, self.learning)
-        require(
-            self.policy_gradient == "critic" or self.imagination.placement == "reward",
-            "agent.imagination.placement = 'losses' needs agent.policy_gradient = "
-            "'critic': through the model, the bonus is part of the reward.",
-        )
 
 
 @dataclass(frozen=True)
