@@ -13,7 +13,6 @@ from driftrl.envs.rccar import (
     DT,
     NOISE_STD,
     NOMINAL,
-    RANGES,
     START,
     SUBSTEPS,
     CarParameters,
@@ -24,7 +23,6 @@ from driftrl.envs.rccar import (
     nearness,
     observe,
     runge_kutta,
-    specimen,
     step,
     tyre_forces,
 )
@@ -344,7 +342,7 @@ def test_one_runge_kutta_step_by_hand() -> None:
     np.testing.assert_allclose(np.stack(after), expected, rtol=1e-14)
 
 
-# Observation, reward and specimens
+# Observation and reward
 
 
 def pose(x: float, y: float, heading: float) -> jax.Array:
@@ -377,25 +375,6 @@ def test_the_reward_of_a_held_command(repeat: int) -> None:
     total = values.sum() - repeat * 0.005 * 0.5
     assert float(known(here, action, there)) == pytest.approx(total, rel=1e-12)
     assert known is decision_reward(repeat, 1.0)  # one function, compiled once
-
-
-# Specimens
-
-
-def test_specimens_are_drawn_from_the_ranges_and_keep_their_numbers() -> None:
-    assert specimen(0) == NOMINAL
-    cars = np.array([specimen(number) for number in range(1, 401)])
-    low, high = np.array([*RANGES.values()]).T
-    assert (low <= cars).all() and (cars <= high).all()
-    varied = high > low
-    assert list(np.array(NOMINAL._fields)[~varied]) == ["c_d"]
-    middle = ((cars - low) / np.where(varied, high - low, 1.0)).mean(axis=0)
-    np.testing.assert_allclose(middle[varied], 0.5, atol=0.06)
-    assert len(np.unique(cars, axis=0)) == 400
-    assert specimen(17) == specimen(17)
-    assert all(
-        low <= NOMINAL[i] <= high for i, (low, high) in enumerate(RANGES.values())
-    )
 
 
 def test_remembered_commands_are_known() -> None:

@@ -208,7 +208,6 @@ def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> N
     assert told == pytest.approx(earned, rel=0.03)
 
 
-@pytest.mark.parametrize(("index", "retained"), [("text", 0), ("algorithm", 8)])
 def test_theory_weight_depends_on_the_data(tiny: RunConfig, tmp_path: Path) -> None:
     agent = {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
     weights = {}

@@ -326,13 +326,14 @@ def _toml_value(value: Any) -> str:
 _RENAMED = {
     "also": "extra_drifts",
     "environment.steps": "sim_steps",
-    "environment.machine": "specimen",
     "agent.imagination.steps": "horizon",
     "agent.learning.least_transitions": "learning_starts",
     "agent.sac.batch": "batch_size",
     "agent.sac.target_rate": "tau",
 }
 _REMOVED = {
+    "environment.machine": 0,
+    "environment.specimen": 0,
     "agent.imagination.placement": "reward",
     "forgetting.index": "algorithm",
     "forgetting.rule.index": "algorithm",

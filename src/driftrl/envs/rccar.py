@@ -78,57 +78,28 @@ class CarState(NamedTuple):
 
 
 class CarParameters(NamedTuple):
-    """A specimen of the car, by the symbols of the module's docstring."""
+    """The car by the symbols of the module's docstring, as its owners identified it."""
 
-    m: Number  # kg
-    l_f: Number  # m, from the centre of mass to the front axle
-    l_r: Number  # m, and to the rear axle
-    angle_offset: Number  # rad, what the reported heading is short of the car's
-    b_f: Number
-    b_r: Number
-    c_f: Number
-    c_r: Number
-    d_f: Number  # kg: the front tyres push with at most d_f g
-    d_r: Number
-    inertia: Number  # kg m², I
-    c_m1: Number  # N, of the full throttle
-    c_m2: Number  # its square brakes, in N s/m
-    c_d: Number  # its square brakes, in N s²/m²
-    steering_limit: Number  # rad, δ_max
-    blend_width: Number  # l, whose square is a speed in m/s
-    blend_start: Number  # u, likewise
-
-
-# The car that was driven, as its owners identified it, and the bounds between which
-# specimens are drawn.
-_TABLE = {
-    "m": (1.65, 1.6, 1.7),
-    "l_f": (0.13, 0.125, 0.135),
-    "l_r": (0.17, 0.165, 0.175),
-    "angle_offset": (0.0, -0.15, 0.15),
-    "b_f": (2.75, 2.0, 4.0),
-    "b_r": (5.0, 3.0, 10.0),
-    "c_f": (1.45, 1.1, 2.0),
-    "c_r": (1.3, 0.4, 2.0),
-    "d_f": (0.4, 0.25, 0.6),
-    "d_r": (0.3, 0.15, 0.45),
-    "inertia": (0.06, 0.03, 0.18),
-    "c_m1": (8.2, 6.5, 10.0),
-    "c_m2": (1.25, 1.0, 1.5),
-    "c_d": (0.0, 0.0, 0.0),
-    "steering_limit": (0.6, 0.4, 0.75),
-    "blend_width": (0.001, 0.0001, 0.1),
-    "blend_start": (0.017, 0.0001, 0.2),
-}
-NOMINAL = CarParameters(**{name: row[0] for name, row in _TABLE.items()})
-RANGES = {name: row[1:] for name, row in _TABLE.items()}
+    m: Number = 1.65  # kg
+    l_f: Number = 0.13  # m, from the centre of mass to the front axle
+    l_r: Number = 0.17  # m, and to the rear axle
+    angle_offset: Number = 0.0  # rad, what the reported heading is short of the car's
+    b_f: Number = 2.75
+    b_r: Number = 5.0
+    c_f: Number = 1.45
+    c_r: Number = 1.3
+    d_f: Number = 0.4  # kg: the front tyres push with at most d_f g
+    d_r: Number = 0.3
+    inertia: Number = 0.06  # kg m², I
+    c_m1: Number = 8.2  # N, of the full throttle
+    c_m2: Number = 1.25  # its square brakes, in N s/m
+    c_d: Number = 0.0  # its square brakes, in N s²/m²
+    steering_limit: Number = 0.6  # rad, δ_max
+    blend_width: Number = 0.001  # l, whose square is a speed in m/s
+    blend_start: Number = 0.017  # u, likewise
 
 
-def specimen(number: int) -> CarParameters:
-    """Return a car: 0 is the nominal one, any other number seeds a uniform draw."""
-    low, high = np.array([*RANGES.values()]).T
-    drawn = np.random.default_rng(number).uniform(low, high)
-    return CarParameters(*drawn.tolist()) if number else NOMINAL
+NOMINAL = CarParameters()
 
 
 def wrap(angle: Number) -> Scalar:
@@ -302,9 +273,9 @@ class RCCarPlant(Plant):
     The ``reward`` of a step is of the pose that is measured after it (as on the floor,
     where nothing else is known) and of the command as it was given.
 
-    It starts "away", around ``START``, or "anywhere" in the arena, nearly at rest.  An
-    episode never ends before its time; ``info`` says whether the car is parked
-    ("goal_reached") or has left the arena ("out_of_bounds").
+    It starts around ``START``, nearly at rest.  An episode never ends before its time;
+    ``info`` says whether the car is parked ("goal_reached") or has left the arena
+    ("out_of_bounds").
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
@@ -317,13 +288,12 @@ class RCCarPlant(Plant):
     ) -> None:
         self.render_mode = render_mode
         self._config = config
-        self._car = specimen(config.specimen)
         bound = np.array([np.inf, np.inf, 1.0, 1.0, *[np.inf] * 3, *[1.0] * 6])
         self.observation_space = spaces.Box(-bound, bound, dtype=np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), dtype=np.float64)
         self._signals = Signals()
         with jax.enable_x64(True):
-            self._on_device = jax.tree.map(jnp.asarray, self._car)
+            self._on_device = jax.tree.map(jnp.asarray, NOMINAL)
         self.set_parameters({})
         # A control loop must not have to wait for the compiler.
         self._advance(np.zeros(6), np.zeros(2), np.zeros(2), np.zeros(6))
@@ -343,14 +313,10 @@ class RCCarPlant(Plant):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Start an episode where ``environment.start`` says."""
+        """Start an episode."""
         super().reset(seed=seed)
         self._left = self._config.sim_steps
-        if self._config.start == "anywhere":
-            low, high = zip(*ARENA, (-np.pi, np.pi), strict=True)
-            pose = self.np_random.uniform(low, high)
-        else:
-            pose = START + self.np_random.uniform(-_START_SPREAD, _START_SPREAD)
+        pose = START + self.np_random.uniform(-_START_SPREAD, _START_SPREAD)
         velocity = _START_VELOCITY * self.np_random.standard_normal(3)
         self._state = np.concatenate([pose, velocity])
         self._signals.reset(2, self._state, self.np_random)
@@ -403,7 +369,7 @@ class RCCarPlant(Plant):
             return None
         from driftrl.envs.rccar_drawing import draw
 
-        return draw(np.array(self._trail), self._steering, self._car)
+        return draw(np.array(self._trail), self._steering)
 
     def _advance(self, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Step from (state, arriving and given command, noise) to (state, obs, r)."""

@@ -80,7 +80,7 @@ RCCAR = Task(
     gymnasium_id="driftrl/RCCar-v0",
     state_size=13,
     action_size=2,
-    starts=("away", "anywhere"),
+    starts=("away",),
     nominal=1.0,
     drift=Geometric(
         theta_max=1.0, theta_min=_FADED, ratio=_FADED ** (1 / _FADING), start=14
@@ -114,7 +114,6 @@ RCCAR = Task(
     ),
     # The policy explores while it learns; what it would do is the measure.
     evaluation=EvaluationConfig(episodes=1),
-    varied=True,
     minutes=3.5,
     notes="The paper drives a car on the floor; this is its published simulator, with "
     "a Runge-Kutta method that is one. 'Exponentially to 25 % over three episodes' is "
@@ -123,8 +122,7 @@ RCCAR = Task(
     "change. Where the paper is silent: 200 decisions at 30 a second, commands "
     "that arrive three late, noise and start are those of the car's owners; networks "
     "are of their size (64 units), and the paper's own are of 256. Its owners know the "
-    "reward, and so does this agent; λ = 0.05, γ = 0.95 and w = 7 were chosen here. "
-    "environment.specimen = 1, 2, … are cars drawn from the ranges of its simulator.",
+    "reward, and so does this agent; λ = 0.05, γ = 0.95 and w = 7 were chosen here.",
 )
 
 _STEPS = 1000  # of the environment, in an episode that runs its full time
