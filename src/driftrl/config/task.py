@@ -53,7 +53,7 @@ class Task:
     """What a whole run takes on one core that multiplies matrices of 256 × 256 at
     ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
     notes: str = ""
-    """Where the paper is silent or contradicts itself, and what was chosen."""
+    """What was assumed of a custom environment."""
 
     def check_environment(self, environment: EnvironmentConfig) -> None:
         """Refuse what the system does not offer."""
