@@ -142,14 +142,6 @@ def test_from_rest_it_accelerates_as_the_closed_form_says(theta: float) -> None:
     np.testing.assert_array_equal(states[:, [1, 2, 4, 5]], 0.0)
 
 
-def test_terminal_speed_against_the_air() -> None:
-    windy = NOMINAL._replace(c_d=0.415)
-    states = drive(REST, held(0.0, 1.0, 400), 1.0, windy)
-    linear, square = 1.25**2, 0.415**2
-    speed = (-linear + np.sqrt(linear**2 + 4 * square * 8.2)) / (2 * square)
-    assert states[-1, 3] == pytest.approx(speed, abs=1e-8)
-
-
 def test_braking_stops_when_it_must_and_then_reverses() -> None:
     states = drive((0.0, 0.0, 0.0, 2.0, 0.0, 0.0), held(0.0, -1.0, 60))
     stop = TIME_CONSTANT * np.log(1 + 2 / FULL_SPEED)  # 0.341 s
@@ -270,15 +262,6 @@ def test_the_floor_has_no_direction_and_no_place() -> None:
     np.testing.assert_allclose(
         many(elsewhere(states, 0.8), actions), expected, atol=1e-9
     )
-
-
-def test_an_angle_offset_is_a_heading_read_wrongly() -> None:
-    states, actions = anything(COUNT)
-    crooked = NOMINAL._replace(angle_offset=0.1)
-    after = many(states, actions, 1.0, crooked)
-    expected = many(states + np.array([0, 0, 0.1, 0, 0, 0]), actions)
-    expected[:, 2] = wrapped(expected[:, 2] - 0.1)
-    np.testing.assert_allclose(after, expected, atol=1e-9)
 
 
 # Actions

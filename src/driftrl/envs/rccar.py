@@ -4,7 +4,7 @@ The model is the published one of a car that drifts: a bicycle with Pacejka tyre
 it drives forwards, and without slip where it doesn't.  In the frame of the car, with
 δ = steering · δ_max and d = θ · throttle, the drive is
 
-    F_x = c_m1 d − c_m2² v_x − c_d² v_x |v_x|
+    F_x = c_m1 d − c_m2² v_x
 
 Forwards, tyres slip by α and push sideways::
 
@@ -23,12 +23,11 @@ The weight of the first is w = clip((v_x − u²) / (l² + 1e-6), 0, 1): nearly 
 v_x = 0.  β is as published although its units don't agree: fully turned, ω is 0.92 v_x
 in reverse, where wheels of such a car would make it 2.28 v_x.
 
-It differs from the published simulator in three respects.  The integrator is the
-classical Runge-Kutta method, of fourth order; theirs is of first order.  τ is their
-1/90 s whatever the sub-step.  And the position moves along the velocity also if the
-reported heading is off (``angle_offset``).  Nine sub-steps make an error that the car's
-sensors can't see in a step; three don't.  Below 0.03 m/s the tyres are too stiff for
-either, and the car may chatter, by less than 0.01 m/s.
+It differs from the published simulator in two respects.  The integrator is the
+classical Runge-Kutta method, of fourth order; theirs is of first order.  And τ is their
+1/90 s whatever the sub-step.  Nine sub-steps make an error that the car's sensors can't
+see in a step; three don't.  Below 0.03 m/s the tyres are too stiff for either, and the
+car may chatter, by less than 0.01 m/s.
 """
 
 import functools
@@ -83,7 +82,6 @@ class CarParameters(NamedTuple):
     m: Number = 1.65  # kg
     l_f: Number = 0.13  # m, from the centre of mass to the front axle
     l_r: Number = 0.17  # m, and to the rear axle
-    angle_offset: Number = 0.0  # rad, what the reported heading is short of the car's
     b_f: Number = 2.75
     b_r: Number = 5.0
     c_f: Number = 1.45
@@ -93,7 +91,6 @@ class CarParameters(NamedTuple):
     inertia: Number = 0.06  # kg m², I
     c_m1: Number = 8.2  # N, of the full throttle
     c_m2: Number = 1.25  # its square brakes, in N s/m
-    c_d: Number = 0.0  # its square brakes, in N s²/m²
     steering_limit: Number = 0.6  # rad, δ_max
     blend_width: Number = 0.001  # l, whose square is a speed in m/s
     blend_start: Number = 0.017  # u, likewise
@@ -126,12 +123,9 @@ def tyre_forces(
 
 
 def _rates(body: CarState, delta: Scalar, drive: Scalar, p: CarParameters) -> CarState:
-    """Return the time derivative of a state whose velocity is in the car's frame.
-
-    Its heading is the car's own, not the reported one.
-    """
+    """Return the time derivative of a state whose velocity is in the car's frame."""
     v_x, v_y, omega = body.v_x, body.v_y, body.yaw_rate
-    force = p.c_m1 * drive - p.c_m2**2 * v_x - p.c_d**2 * v_x * jnp.abs(v_x)
+    force = p.c_m1 * drive - p.c_m2**2 * v_x
     front, rear = tyre_forces(body, delta, p)
     slipping = (
         (force - front * jnp.sin(delta)) / p.m + v_y * omega,
@@ -183,10 +177,9 @@ def step(
     """
     steering, command = jnp.clip(action, -1.0, 1.0)
     delta, drive = steering * parameters.steering_limit, throttle * command
-    pointing = state.heading + parameters.angle_offset
     body = CarState(
-        *(state.x, state.y, pointing),
-        *turned(state.v_x, state.v_y, -pointing),
+        *(state.x, state.y, state.heading),
+        *turned(state.v_x, state.v_y, -state.heading),
         state.yaw_rate,
     )
 
@@ -198,7 +191,7 @@ def step(
     body = jax.tree.map(lambda value: jnp.asarray(value, dtype), body)
     body, _ = jax.lax.scan(advance, body, None, length=substeps)
     return CarState(
-        *(body.x, body.y, wrap(body.heading - parameters.angle_offset)),
+        *(body.x, body.y, wrap(body.heading)),
         *turned(body.v_x, body.v_y, body.heading),
         body.yaw_rate,
     )
