@@ -35,9 +35,7 @@ from driftrl.agents.optimism import (
     bonus_named,
     check_bonus,
     initial_weight,
-    theory_weight,
     tune,
-    with_weight,
 )
 from driftrl.agents.replay import Batch, DeviceReplay, samples_of, statistics_of
 from driftrl.agents.rollouts import (
@@ -69,8 +67,6 @@ from driftrl.models.networks import MLP, mix, polyak_update, refit_inputs
 from driftrl.models.termination import TerminationState
 from driftrl.types import Data, Episode
 
-# Rows that all members predict at once: a million would fill the memory.
-_PREDICTED_AT_ONCE = 2**15
 # Imagined decisions by which candidates are compared, at most: errors add up.
 _EVALUATED_STEPS = 200
 
@@ -404,7 +400,7 @@ def mean_bonus(
 def current_weight(
     state: ModelBasedState, config: EnsembleAgentConfig
 ) -> Float[Array, ""]:
-    """Return λ: the constant, or what tuning or the theory has set."""
+    """Return λ: the constant, or what tuning has set."""
     if config.optimism.rule == "constant":
         return jnp.asarray(config.optimism.weight, jnp.float32)
     return state.weight.weight
@@ -574,23 +570,6 @@ class ModelBasedAgent(SACAgent):
             )
         return super().learn(state, data, context, key=key)
 
-    def finish(
-        self, state: ModelBasedState, data: Data, context: LearnContext
-    ) -> ModelBasedState:
-        """Set the paper's λ_{n,m}, if that is the rule.
-
-        The information gain is computed from the ensemble's disagreement on the data,
-        ½ Σ_t Σ_j log(1 + σ_j²/σ_al²).
-        """
-        optimism = self._config.optimism
-        if optimism.rule != "theory":
-            return state
-        gain, noise = _information(state.model, self._load(data))
-        weight = theory_weight(
-            float(gain), float(noise), self._sizes[0], context, optimism.theory
-        )
-        return replace(state, weight=with_weight(state.weight, weight))
-
 
 def _plain_actor(state: ModelBasedState, config: EnsembleAgentConfig) -> MLP:
     """Return the newest actor that may act, as a function of plain observations."""
@@ -691,34 +670,3 @@ def _predict_all(
     model: EnsembleState, obs: Float[Array, "T S"], actions: Float[Array, "T A"]
 ) -> EnsemblePrediction:
     return jax.vmap(partial(ensemble.predict, model))(obs, actions)
-
-
-@jax.jit
-def _information(
-    model: EnsembleState, replay: DeviceReplay
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return ½ Σ_t Σ_j log(1 + σ_j²/σ_al²) of the data, and the mean relative σ_al."""
-
-    def predict(
-        pair: tuple[Float[Array, " S"], Float[Array, " A"]],
-    ) -> tuple[Float[Array, " O"], Float[Array, " O"], Float[Array, " O"]]:
-        made = ensemble.predict(model, *pair)
-        return made.epistemic_std, made.aleatoric_std, made.scale
-
-    rows = replay.ordered()
-    pairs, block = (rows.obs, rows.actions), _PREDICTED_AT_ONCE
-    if replay.capacity <= block:
-        epistemic, aleatoric, scale = jax.vmap(predict)(pairs)
-    else:
-        epistemic, aleatoric, scale = jax.lax.map(predict, pairs, batch_size=block)
-    valid = jnp.arange(replay.capacity) < replay.size
-    ratio = epistemic[:, :-1] / aleatoric[:, :-1]
-    gains = 0.5 * jnp.sum(jnp.log1p(ratio**2), axis=1)
-    noise = jnp.mean(aleatoric[:, :-1] / scale[:, :-1], axis=1)
-    size = jnp.maximum(replay.size, 1).astype(gains.dtype)
-    mean_noise = jnp.sum(jnp.where(valid, noise, 0.0)) / size
-    fallback = jnp.asarray(ensemble.ASSUMED_NOISE, noise.dtype)
-    return (
-        jnp.sum(jnp.where(valid, gains, 0.0)),
-        jnp.where(replay.size > 0, mean_noise, fallback),
-    )

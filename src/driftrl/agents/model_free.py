@@ -141,11 +141,6 @@ class SACAgent(Agent):
         del replay
         return state
 
-    def finish(self, state: State, data: Data, context: LearnContext) -> State:
-        """Do what follows the updates of an episode: nothing."""
-        del data, context
-        return state
-
     def learn(
         self, state: State, data: Data, context: LearnContext, *, key: Key[Array, ""]
     ) -> State:
@@ -165,7 +160,7 @@ class SACAgent(Agent):
             replay = self._load(data)
             state = self.refresh(state, replay)
             state = self._train_between(state, replay, context, train_key)
-        return self.finish(state, data, context)
+        return state
 
     def begin_online(self, retained: Callable[[], Data]) -> int | None:
         """Load the retained transitions, with room for an episode's.
@@ -213,7 +208,6 @@ class SACAgent(Agent):
             replay = self._replay.append(transition)
         context = LearnContext(1, steps, updates=0)
         self._train_between(self.refresh(state, replay), replay, context, key)
-        self.finish(state, data, context)
         untrained = self.policy(state)
         policy = replace(untrained, trained=True)
         for variant in (untrained, policy, policy.deterministic()):

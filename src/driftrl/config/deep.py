@@ -6,7 +6,6 @@ Like ``driftrl.config.run``: frozen, validated on construction, one sentence per
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from driftrl.config.gp import TheoryConfig
 from driftrl.errors import all_at_least, positive, require, share
 
 
@@ -131,13 +130,12 @@ class ImaginationConfig:
 class DeepOptimismConfig:
     """The weight λ of epistemic uncertainty in the reward of imagined transitions."""
 
-    rule: Literal["constant", "theory", "tuned"] = "constant"
-    """Constant λ, the paper's λ_{n,m}, or tuned online as in MaxInfoRL."""
+    rule: Literal["constant", "tuned"] = "constant"
+    """Constant λ, or tuned online as in MaxInfoRL."""
     weight: float = 1.0
     """λ if constant, and where tuning starts; 0 is greedy."""
     learning_rate: float = 3e-4
     """Step size of Adam on log λ, where λ is tuned."""
-    theory: TheoryConfig = field(default_factory=TheoryConfig)
 
     def __post_init__(self) -> None:
         all_at_least(self, "agent.optimism", weight=0, learning_rate=0)

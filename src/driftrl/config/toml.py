@@ -356,6 +356,9 @@ def upgraded(table: Mapping[str, Any]) -> dict[str, Any]:
             section[_RENAMED[path]] = section.pop(key)
         elif section[key] == _REMOVED[path]:
             del section[key]
+    match config:  # of a Gaussian process it stays
+        case {"agent": {"kind": "ensemble", "optimism": {"theory": _} as optimism}}:
+            del optimism["theory"]
     if config.get("clock") == "decisions":
         config["clock"] = "steps"
     return config

@@ -50,7 +50,8 @@ def slide(states: Float[np.ndarray, "T 6"]) -> Float[np.ndarray, " T"]:
 def colour_of(angle: float) -> tuple[int, ...]:
     """Return the colour of a piece of the trail with this sliding angle."""
     share = min(angle / _SLIDING_ANGLE, 1.0)
-    return tuple(np.round((1 - share) * _ROLLING + share * _SLIDING).astype(int))
+    mixed = (1 - share) * _ROLLING + share * _SLIDING
+    return tuple(np.round(mixed).astype(int).tolist())
 
 
 def draw(trail: Float[np.ndarray, "T 6"], steering: float) -> Frame:

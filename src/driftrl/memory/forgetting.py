@@ -135,17 +135,15 @@ def decide(rule: ForgettingRule, n: int, evidence: Evidence) -> Decision:
     Raises:
         InputError: m(n) is not an integer from 1 to n.
     """
-    if method := getattr(rule, "decide", None):
-        decision = method(n, evidence)
-    else:
-        m = rule.first_retained(n, evidence)
-        decision = Decision(m, _turns_over(rule, n, m, evidence))
-    m = decision.first
+    method: Any = getattr(rule, "decide", None)
+    decision = None if method is None else method(n, evidence)
+    m: Any = decision.first if decision else rule.first_retained(n, evidence)
     require(
         _is_integer(m, 1) and int(m) <= n,
         f"The forgetting rule {rule!r} returned {shown(m)} as the first episode to "
         f"learn from at episode {n}; it must be an integer from 1 to {n}.",
     )
+    decision = decision or Decision(int(m), _turns_over(rule, n, m, evidence))
     return replace(decision, first=int(m))
 
 
@@ -155,7 +153,7 @@ def _turns_over(rule: ForgettingRule, n: int, m: Any, evidence: Evidence) -> boo
         return False
     if method := getattr(rule, "turns_over", None):
         return bool(method(n, evidence))
-    return rule.first_retained(n - 1, evidence.before(n - 1)) != m
+    return bool(rule.first_retained(n - 1, evidence.before(n - 1)) != m)
 
 
 def replay(rule: ForgettingRule, episodes: Sequence[Episode]) -> list[Decision]:
