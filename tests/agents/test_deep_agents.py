@@ -245,19 +245,6 @@ def test_functions_without_a_gradient_are_refused(functions: Any) -> None:
         ModelBasedAgent((2, 1), config, capacity=8, steps=4, functions=given)
 
 
-def test_theory_weight_by_hand() -> None:
-    config = replace(CONFIG, optimism=DeepOptimismConfig(rule="theory"))
-    state = learned(rows=10, config=config)
-    gain = 0.0
-    for made in predictions(state, data(10)):
-        relative = np.asarray(made.epistemic_std / made.scale)[:2]
-        gain += 0.5 * np.log1p((relative / 1e-3) ** 2).sum()
-    # β = B + √(2(γ + log(d·π²n²/6δ))), λ = R_max·T·β/σ; n = 3, σ = 1e-3, B = R_max = 1.
-    width = 1.0 + math.sqrt(2.0 * (gain + math.log(2 * math.pi**2 * 9 / 6 / 0.1)))
-    expected = STEPS * width / 1e-3
-    assert agent(config).policy(state).weight == pytest.approx(expected, rel=1e-3)
-
-
 def test_metrics_are_columns_of_the_record() -> None:
     names = {"soft_reset", "temperature", "entropy", "q", "critic_loss"}
     assert set(agent().policy(start()).metrics) == {"soft_reset"}

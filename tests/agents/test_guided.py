@@ -11,8 +11,9 @@ import pytest
 from tests.test_limits import SMALL, Slide
 
 import driftrl
-from driftrl.agents.base import Agent, Imagination, LearnContext, ModelMetrics
+from driftrl.agents.base import LearnContext, ModelMetrics
 from driftrl.agents.guided import FREE, GuidedAgent, GuidedState
+from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.config.limits import InitialConfig
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode
@@ -25,40 +26,39 @@ from driftrl.types import Data
 KEY = jax.random.key(0)
 
 
-class Known(Agent):
+class Known(ModelBasedAgent):
     """Knows x' = x + u/2 and that −x² is earned, in two members that may differ.
 
     Its policy wants ``mode``·x, and explores ``noise`` above it.
     """
 
-    precision = np.float64
+    precision, members = np.float64, 2
 
     def __init__(self, mode: float = -2.0, noise: float = 0.0) -> None:
         self.mode, self.noise, self.doubt = mode, noise, 0.0
 
-    def initial_state(self, *, key: Any) -> float:
+    def initial_state(self, *, key: Any) -> Any:
         return 0.0
 
-    def learn(self, state: float, data: Data, context: Any, *, key: Any) -> float:
+    def learn(self, state: Any, data: Data, context: Any, *, key: Any) -> Any:
         return state + 1.0
 
     def warm_up(self, points: int, steps: int) -> None:
         return
 
-    def policy(self, state: float) -> Any:
+    def policy(self, state: Any) -> Any:
         return KnownPolicy(self.mode, self.noise)
 
-    def imagination(self, state: float) -> Imagination:
-        def step(obs: np.ndarray, actions: np.ndarray) -> Any:
-            after = obs + 0.5 * actions
-            after[len(obs) // 2 :] += self.doubt * np.abs(actions[len(obs) // 2 :])
-            return after, -(after[:, 0] ** 2), np.zeros(len(obs), bool)
-
-        return Imagination(2, step, lambda obs: self.mode * obs)
+    def step_members(
+        self, state: Any, obs: np.ndarray, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        after = obs + 0.5 * actions
+        after[len(obs) // 2 :] += self.doubt * np.abs(actions[len(obs) // 2 :])
+        return after, -(after[:, 0] ** 2), np.zeros(len(obs), bool)
 
 
 class KnownPolicy:
-    weight, metrics = 0.0, {}
+    weight, metrics, trained = 0.0, {}, True
 
     def __init__(self, mode: float, noise: float) -> None:
         self.mode, self.noise = mode, noise
@@ -68,6 +68,9 @@ class KnownPolicy:
 
     def act(self, obs: np.ndarray, carry: None, *, key: Any) -> tuple[np.ndarray, None]:
         return np.clip(self.mode * obs + self.noise, -1.0, 1.0), None
+
+    def modes(self, obs: np.ndarray) -> np.ndarray:
+        return self.mode * obs
 
     def deterministic(self) -> "KnownPolicy":
         return KnownPolicy(self.mode, 0.0)

@@ -218,12 +218,8 @@ def test_neither_padding_nor_the_start_of_the_ring_matters(
         assert same(trained(config, turned(replay, start)), expected)
 
 
-@pytest.mark.parametrize(
-    "placement", ["reward", pytest.param("losses", marks=pytest.mark.slow)]
-)
-def test_optimism_reaches_the_critics(placement: Any) -> None:
-    imagination = ImaginationConfig(horizon=2, placement=placement)
-    config = replace(CONFIG, imagination=imagination)
+def test_optimism_reaches_the_critics() -> None:
+    config = replace(CONFIG, imagination=ImaginationConfig(horizon=2))
     greedy = trained(replace(config, optimism=DeepOptimismConfig(weight=0.0)))
     # A bonus is never negative, so it raises the values.
     assert value_of(trained(config)) > value_of(greedy)

@@ -21,7 +21,7 @@ from driftrl.config.toml import (
     to_dict,
     toml_text,
 )
-from driftrl.drift.schedules import SCHEDULES, Constant, Join, Step
+from driftrl.drift.schedules import SCHEDULES
 from driftrl.envs.custom import sized_task
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
@@ -54,12 +54,6 @@ def test_a_custom_machine_survives_toml() -> None:
     config = configure(press, "r-ombrl", {"forgetting": {"kind": "since", "first": 4}})
     assert again(config) == config
     assert hash(again(config).environment) == hash(config.environment)
-
-
-def test_nested_schedules_survive_toml() -> None:
-    join = Join(parts=(Step(theta_max=3.0), Constant(value=0.5)), boundaries=(20,))
-    config = RunConfig("pendulum", "sombrl", drift=join)
-    assert again(config) == config
 
 
 @given(st.text(), st.floats(allow_nan=False), st.booleans(), st.integers(-9, 9))
@@ -217,11 +211,11 @@ def test_users_objects_are_saved_by_path_and_settings() -> None:
         "pendulum",
         "custom",
         forgetting=Since(2, plain),
-        drift=Join((sawtooth, Plain(2)), (9,)),
+        drift=Plain(2),
         extra_drifts=extra,
     )
     assert to_dict(again(config)) == to_dict(config)
-    assert again(config).drift(3) == 1.0 and again(config).drift(10) == 0.2
+    assert again(config).drift(10) == 0.2
     restored = again(config).forgetting
     assert isinstance(restored, Since) and isinstance(restored.rule, Plain)
     assert restored.rule.b == {"x": [1.0, 2.0]}

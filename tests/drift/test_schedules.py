@@ -17,7 +17,6 @@ from driftrl.drift.schedules import (
     Cyclic,
     Exponential,
     Geometric,
-    Join,
     Linear,
     Logarithmic,
     Piecewise,
@@ -102,14 +101,6 @@ HAND_COMPUTED = [
             11: 2.0,
         },
     ),
-    # The second part has been falling on the common clock since clock 2.
-    (
-        Join(
-            parts=(Constant(4.0), Linear(3.0, 1.0, start=2, duration=4), Constant(7.0)),
-            boundaries=(3, 5),
-        ),
-        {1: 4.0, 3: 4.0, 4: 2.0, 5: 1.5, 6: 7.0, 99: 7.0},
-    ),
 ]
 
 
@@ -169,7 +160,7 @@ def test_every_schedule_is_a_pure_function_of_the_clock(kind: str) -> None:
     assert {schedule: 1}[_build(kind)] == 1
 
 
-BOUNDED = [k for k in KINDS if k not in ("constant", "piecewise", "join")]
+BOUNDED = [k for k in KINDS if k not in ("constant", "piecewise")]
 
 
 @pytest.mark.parametrize("kind", BOUNDED)
@@ -193,8 +184,6 @@ def test_numbers_are_stored_as_plain_floats_and_ints(unchecked: Unchecked) -> No
     listed = plain.Piecewise(values=[2, 1], boundaries=[np.int64(10)])
     assert listed == plain.Piecewise((2.0, 1.0), (10,))
     assert hash(listed) == hash(plain.Piecewise((2.0, 1.0), (10,)))
-    joined = plain.Join(parts=[plain.Constant(), plain.Step()], boundaries=[1])
-    assert joined == plain.Join((plain.Constant(), plain.Step()), (1,))
     assert plain.Constant()(np.int64(3)) == 2.0
 
 
@@ -217,8 +206,6 @@ def test_numbers_are_stored_as_plain_floats_and_ints(unchecked: Unchecked) -> No
         ("piecewise", "values", (1.0,)),
         ("piecewise", "boundaries", ("a",)),
         ("piecewise", "boundaries", (5, 5)),
-        ("join", "parts", ()),
-        ("join", "parts", ("step", "step")),
     ],
 )
 def test_bad_fields_are_refused(
@@ -231,7 +218,6 @@ def test_bad_fields_are_refused(
 def test_any_callable_is_a_schedule() -> None:
     half: Any = lambda clock: np.float32(clock / 2)
     assert value_at(half, 3) == 1.5
-    assert Join((lambda clock: 7 * clock, Constant(1.0)), (4,))(4) == 28
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf, None, "2", True, [1.0]])
@@ -243,6 +229,4 @@ def test_nonsense_from_a_schedule_is_refused(value: Any) -> None:
 def test_extremes_by_hand() -> None:
     assert extremes(Step(2.0, 0.5)) == (0.5, 2.0)
     assert extremes(Piecewise((4.0, 1.0, 2.0), (1, 2))) == (1.0, 4.0)
-    inner = Join((Step(9.0, 7.0), Constant(1.0)), (5,))
-    assert extremes(Join((inner, Constant(8.0)), (20,))) == (1.0, 9.0)
     assert extremes(lambda clock: 10.0 * clock) == (10.0, 10.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from driftrl.config.run import EnvironmentConfig
-from driftrl.drift.schedules import Constant, Join, RandomWalk, Schedule, Step
+from driftrl.drift.schedules import Constant, Piecewise, RandomWalk, Schedule, Step
 from driftrl.envs.drifting import freeze, make_env
 from driftrl.envs.plant import Signals
 from driftrl.errors import InputError
@@ -82,7 +82,7 @@ def test_process_noise_has_the_stated_size() -> None:
     "schedule",
     [
         RandomWalk(2.0, -1.0, initial=1.0),
-        Join(parts=(Constant(), Step(2.0, -1.0), Constant()), boundaries=(5, 20)),
+        Piecewise((2.0, -1.0, 2.0), (5, 20)),
     ],
     ids=lambda schedule: schedule.kind,
 )

@@ -13,7 +13,6 @@ from driftrl.envs.rccar import (
     DT,
     NOISE_STD,
     NOMINAL,
-    RANGES,
     START,
     SUBSTEPS,
     CarParameters,
@@ -24,7 +23,6 @@ from driftrl.envs.rccar import (
     nearness,
     observe,
     runge_kutta,
-    specimen,
     step,
     tyre_forces,
 )
@@ -144,14 +142,6 @@ def test_from_rest_it_accelerates_as_the_closed_form_says(theta: float) -> None:
     np.testing.assert_array_equal(states[:, [1, 2, 4, 5]], 0.0)
 
 
-def test_terminal_speed_against_the_air() -> None:
-    windy = NOMINAL._replace(c_d=0.415)
-    states = drive(REST, held(0.0, 1.0, 400), 1.0, windy)
-    linear, square = 1.25**2, 0.415**2
-    speed = (-linear + np.sqrt(linear**2 + 4 * square * 8.2)) / (2 * square)
-    assert states[-1, 3] == pytest.approx(speed, abs=1e-8)
-
-
 def test_braking_stops_when_it_must_and_then_reverses() -> None:
     states = drive((0.0, 0.0, 0.0, 2.0, 0.0, 0.0), held(0.0, -1.0, 60))
     stop = TIME_CONSTANT * np.log(1 + 2 / FULL_SPEED)  # 0.341 s
@@ -171,13 +161,6 @@ def test_reversing_follows_the_wheels() -> None:
     assert forward < -1
     assert states[-1, 5] == pytest.approx(forward * turning, rel=2e-3)
     assert sideways == pytest.approx(forward * turning * 0.17, rel=2e-3)
-
-
-def test_a_slow_circle_is_that_of_the_wheels() -> None:
-    states = drive(REST, held(0.3, 0.03, 400))
-    forward, sideways = forward_and_sideways(states)[-1]
-    assert states[-1, 5] == pytest.approx(forward * np.tan(0.18) / 0.3, rel=5e-3)
-    assert sideways == pytest.approx(0.17 * states[-1, 5], rel=1e-2)
 
 
 def test_a_fast_circle_balances_its_forces() -> None:
@@ -274,15 +257,6 @@ def test_the_floor_has_no_direction_and_no_place() -> None:
     )
 
 
-def test_an_angle_offset_is_a_heading_read_wrongly() -> None:
-    states, actions = anything(COUNT)
-    crooked = NOMINAL._replace(angle_offset=0.1)
-    after = many(states, actions, 1.0, crooked)
-    expected = many(states + np.array([0, 0, 0.1, 0, 0, 0]), actions)
-    expected[:, 2] = wrapped(expected[:, 2] - 0.1)
-    np.testing.assert_allclose(after, expected, atol=1e-9)
-
-
 # Actions
 
 
@@ -325,17 +299,6 @@ def test_sub_steps_agree_within_the_noise_of_the_sensors() -> None:
     assert np.median(ours, axis=0).max() < 1e-6 < 10 * np.median(coarse, axis=0).max()
 
 
-@pytest.mark.parametrize("speed", [1.5, 3.0])
-def test_the_error_is_of_fourth_order(speed: float) -> None:
-    start, actions = (0.0, 0.0, 0.0, speed, 0.3, 1.0), held(0.6, 0.4, 3)
-    exact = drive(start, actions, substeps=90)[-1]
-    coarse, ours = (
-        np.abs(drive(start, actions, substeps=count)[-1] - exact).max()
-        for count in (3, 9)
-    )
-    assert np.log(coarse / ours) / np.log(3) == pytest.approx(4.0, abs=0.3)
-
-
 def test_one_runge_kutta_step_by_hand() -> None:
     # x' = x: 1 + h + h²/2 + h³/6 + h⁴/24
     ones = car(*np.ones(6))
@@ -344,7 +307,7 @@ def test_one_runge_kutta_step_by_hand() -> None:
     np.testing.assert_allclose(np.stack(after), expected, rtol=1e-14)
 
 
-# Observation, reward and specimens
+# Observation and reward
 
 
 def pose(x: float, y: float, heading: float) -> jax.Array:
@@ -377,25 +340,6 @@ def test_the_reward_of_a_held_command(repeat: int) -> None:
     total = values.sum() - repeat * 0.005 * 0.5
     assert float(known(here, action, there)) == pytest.approx(total, rel=1e-12)
     assert known is decision_reward(repeat, 1.0)  # one function, compiled once
-
-
-# Specimens
-
-
-def test_specimens_are_drawn_from_the_ranges_and_keep_their_numbers() -> None:
-    assert specimen(0) == NOMINAL
-    cars = np.array([specimen(number) for number in range(1, 401)])
-    low, high = np.array([*RANGES.values()]).T
-    assert (low <= cars).all() and (cars <= high).all()
-    varied = high > low
-    assert list(np.array(NOMINAL._fields)[~varied]) == ["c_d"]
-    middle = ((cars - low) / np.where(varied, high - low, 1.0)).mean(axis=0)
-    np.testing.assert_allclose(middle[varied], 0.5, atol=0.06)
-    assert len(np.unique(cars, axis=0)) == 400
-    assert specimen(17) == specimen(17)
-    assert all(
-        low <= NOMINAL[i] <= high for i, (low, high) in enumerate(RANGES.values())
-    )
 
 
 def test_remembered_commands_are_known() -> None:

@@ -41,7 +41,7 @@ AWAY = parked(-9.0, 0.0, 0.0)  # beyond the picture
 
 @pytest.mark.parametrize(("x", "y"), [(1.0, 0.5), (-0.8, -1.5), (2.2, 1.1)])
 def test_the_car_is_where_it_is(x: float, y: float) -> None:
-    empty, picture = draw(AWAY, 0.0, NOMINAL), draw(parked(x, y, 0.7), 0.0, NOMINAL)
+    empty, picture = draw(AWAY, 0.0), draw(parked(x, y, 0.7), 0.0)
     middle = (NOMINAL.l_f - NOMINAL.l_r) / 2
     expected = x + middle * np.cos(0.7), y + middle * np.sin(0.7)
     assert centre(differs(empty, picture)) == pytest.approx(expected, abs=0.02)
@@ -52,7 +52,7 @@ def test_the_trail_shows_where_it_slid() -> None:
     still = np.zeros(60)
     for v_y, colour in ((0.0, colour_of(0.0)), (1.0, colour_of(np.pi / 4))):
         trail = np.stack([x, still + 1.0, still, still + 1.0, still + v_y, still], 1)
-        picture = draw(trail, 0.0, NOMINAL)
+        picture = draw(trail, 0.0)
         np.testing.assert_allclose(picture[place(0.5, 1.0)], colour, atol=2)
 
 
@@ -70,9 +70,8 @@ def test_the_trail_shows_where_it_slid() -> None:
 def test_sliding_angles(
     heading: float, v_x: float, v_y: float, yaw_rate: float, degrees: float
 ) -> None:
-    crooked = NOMINAL._replace(angle_offset=0.1)
-    state = np.array([[5.0, 6.0, heading - 0.1, v_x, v_y, yaw_rate]])
-    assert np.degrees(slide(state, crooked)) == pytest.approx([degrees], abs=1e-9)
+    state = np.array([[5.0, 6.0, heading, v_x, v_y, yaw_rate]])
+    assert np.degrees(slide(state)) == pytest.approx([degrees], abs=1e-9)
 
 
 def test_drawing_changes_nothing() -> None:

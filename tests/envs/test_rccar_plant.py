@@ -121,17 +121,6 @@ def test_starts_are_spread_as_stated() -> None:
     )
 
 
-def test_it_may_start_anywhere_in_the_arena() -> None:
-    plant = car(start="anywhere")
-    plant.set_parameters({"observation_noise": 0.0})
-    starts = np.array([_state_of(plant.reset(seed=seed)[0]) for seed in range(500)])
-    low, high = np.array([*rccar.ARENA, (-np.pi, np.pi)]).T
-    assert (low <= starts[:, :3]).all() and (starts[:, :3] <= high).all()
-    np.testing.assert_allclose(
-        starts[:, :3].std(axis=0), (high - low) / np.sqrt(12), rtol=0.08
-    )
-
-
 def test_the_reward_charges_for_the_command_as_it_was_given() -> None:
     # Neither has a command arrived after the first step, nor does θ change its price.
     for theta in (1.0, 0.25, 0.0):
@@ -180,21 +169,6 @@ def test_flags(state: tuple[float, ...], parked: bool, lost: bool) -> None:
     plant.reset(seed=0)
     plant._state = np.array(state)
     assert plant._flags() == {"goal_reached": parked, "out_of_bounds": lost}
-
-
-def test_specimens_drive_differently_and_each_as_before() -> None:
-    cars = [car(specimen=number) for number in (0, 1, 2, 1)]
-    nominal, first, second, again = (play(plant, moves(30, 2)) for plant in cars)
-    assert same(first, again) and same(nominal, play(car(), moves(30, 2)))
-    assert not same(nominal, first) and not same(first, second)
-
-
-def test_only_a_task_with_ranges_has_specimens() -> None:
-    change = {"environment": {"specimen": 2}}
-    assert configure("rccar", "sombrl", change).environment.specimen == 2
-    for task in ("pendulum", "hopper"):
-        with pytest.raises(InputError, match="received 2"):
-            configure(task, "sombrl", change)
 
 
 def test_delay_and_noise_may_drift_too() -> None:

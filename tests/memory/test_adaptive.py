@@ -27,7 +27,6 @@ from driftrl.memory.forgetting import (
     Since,
     decide,
     replay,
-    turns_over,
 )
 from driftrl.memory.nystrom import (
     Sums,
@@ -175,10 +174,13 @@ def test_hindsight_is_told() -> None:
     rule = Hindsight((11, 21))
     told = [rule.first_retained(n, Evidence()) for n in (1, 11, 12, 21, 22, 30)]
     assert told == [1, 1, 11, 11, 21, 21]
-    over = [n for n in range(1, 30) if turns_over(rule, n, Evidence())]
+    over = [n for n in range(1, 30) if decide(rule, n, Evidence()).turned_over]
     assert over == []
     soft = replace(rule, soft_resets=True)
-    assert [n for n in range(1, 30) if turns_over(soft, n, Evidence())] == [12, 22]
+    assert [n for n in range(1, 30) if decide(soft, n, Evidence()).turned_over] == [
+        12,
+        22,
+    ]
     assert Hindsight().first_retained(50, Evidence()) == 1
 
 

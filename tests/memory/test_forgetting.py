@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,14 +21,12 @@ from driftrl.memory.forgetting import (
     ForgettingRule,
     KeepAll,
     Reset,
-    Scheme,
     Since,
     Window,
-    checked_first_retained,
+    decide,
     forget_before,
     max_transitions,
     replace_rule,
-    turns_over,
 )
 
 Unchecked = Callable[[ModuleType], Any]
@@ -62,16 +60,6 @@ def _algorithm_one(lengths: list[int], period: int) -> Iterator[Buffer]:
             data = []
         trajectory = _collect(n, length)
         data = data + trajectory
-        yield data
-
-
-def _text_of_the_paper(lengths: list[int], period: int) -> Iterator[Buffer]:
-    """Empty the buffer at n₀(n) - 1, after the episode of that number was collected."""
-    data: Buffer = []
-    for n, length in enumerate(lengths, start=1):
-        data = data + _collect(n, length)
-        if n % period == 0:
-            data = []
         yield data
 
 
@@ -134,7 +122,6 @@ def test_rules_retain_what_the_buffers_of_the_algorithms_hold(
     for rule, buffers in (
         (plain.KeepAll(), _keep_all(lengths)),
         (plain.Reset(size), _algorithm_one(lengths, size)),
-        (plain.Reset(size, index="text"), _text_of_the_paper(lengths, size)),
         (plain.Window(size), _algorithm_two(lengths, size)),
         (plain.Reset(capacity, "transitions"), _reset_when_full(lengths, capacity)),
         (plain.Window(capacity, "transitions"), _queue_of_episodes(lengths, capacity)),
@@ -150,12 +137,11 @@ def test_what_is_forgotten_stays_forgotten(
     for rule in (
         plain.KeepAll(),
         plain.Reset(size),
-        plain.Reset(size, index="text"),
         plain.Reset(size, unit="transitions"),
         plain.Window(size),
         plain.Window(size, unit="transitions"),
-        plain.Doubling(size / 10, 1 + size % 7),
-        plain.Doubling(size / 10, 1 + size % 7, "window"),
+        plain.Doubling(size / 10),
+        plain.Doubling(size / 10, "window"),
     ):
         known = enumerate(evidences, start=1)
         retained = [rule.first_retained(n, evidence) for n, evidence in known]
@@ -168,9 +154,7 @@ def test_first_retained_computed_by_hand() -> None:
 
     assert of(KeepAll()) == [1] * 8
     assert of(Reset(3)) == [1, 1, 1, 3, 3, 3, 6, 6]
-    assert of(Reset(3, index="text")) == [1, 1, 1, 4, 4, 4, 7, 7]
     assert of(Reset(1)) == [1, 1, 2, 3, 4, 5, 6, 7]
-    assert of(Reset(1, index="text")) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert of(Window(3)) == [1, 1, 1, 1, 2, 3, 4, 5]
     assert of(Window(1)) == [1, 1, 2, 3, 4, 5, 6, 7]
 
@@ -197,28 +181,21 @@ def test_doubling_by_hand() -> None:
     assert of(Doubling(), 20) == resets
     slid = [1, 1, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12, 12, 13, 14, 15, 16]
     assert of(Doubling(scheme="window"), 20) == slid
-    # One epoch of 100 episodes, 1.5·√100 = 15: the other rules with 15.
-    assert of(Doubling(1.5, 100), 100) == of(Reset(15), 100)
-    assert of(Doubling(1.5, 100, "window"), 100) == of(Window(15), 100)
     # Large factors never span more than an epoch.
     assert of(Doubling(50.0), 16) == [1, 1, 1, 3, 3, 3, 3, *([7] * 8), 15]
-    assert [Doubling(1.0, 5).epoch(n) for n in (1, 5, 6, 15, 16, 35, 36)] == [
-        *((0, 1), (0, 1), (1, 6), (1, 6), (2, 16), (2, 16), (3, 36))
-    ]
 
 
 @given(
     n=st.integers(1, 10**6),
     factor=st.floats(0.01, 100.0),
-    first=st.integers(1, 50),
     scheme=st.sampled_from(["reset", "window"]),
 )
 def test_doubling_spans_no_more_than_its_epoch_asks_for(
-    plain: Any, n: int, factor: float, first: int, scheme: Any
+    plain: Any, n: int, factor: float, scheme: Any
 ) -> None:
-    rule = plain.Doubling(factor, first, scheme)
+    rule = plain.Doubling(factor, scheme)
     epoch, start = rule.epoch(n)
-    length = first * 2**epoch
+    length = 2**epoch
     assert start <= n < start + length
     m = rule.first_retained(n, plain.Evidence())
     assert 1 <= m <= n
@@ -237,14 +214,11 @@ def test_doubling_spans_no_more_than_its_epoch_asks_for(
         ("reset", {"period": 2.0}),
         ("reset", {"period": True}),
         ("reset", {"unit": "episode"}),
-        ("reset", {"index": "txt"}),
-        ("reset", {"unit": "transitions", "index": "text"}),
         ("window", {"window": -3}),
         ("window", {"window": math.nan}),
         ("window", {"unit": "steps"}),
         ("doubling", {"factor": 0.0}),
         ("doubling", {"factor": math.inf}),
-        ("doubling", {"first_epoch": 0}),
         ("doubling", {"scheme": "windw"}),
     ],
 )
@@ -270,7 +244,7 @@ def test_no_run_retains_more_than_max_transitions(
     lengths: list[int], size: int, unit: Any
 ) -> None:
     episodes = len(lengths) + 1
-    doubling = [Doubling(size / 10, 1 + size % 7, kind) for kind in get_args(Scheme)]
+    doubling = [Doubling(size / 10, kind) for kind in ("reset", "window")]
     for rule in (KeepAll(), Reset(size, unit), Window(size, unit), *doubling):
         most = max_transitions(rule, episodes, FULL_LENGTH)
         for n in range(1, episodes + 1):
@@ -280,10 +254,11 @@ def test_no_run_retains_more_than_max_transitions(
 
 def rounds(rule: ForgettingRule, lengths: list[int]) -> list[int]:
     """Return the episodes before which the rule's clock comes round."""
-    numbers = range(1, len(lengths) + 2)
-    return [
-        n for n in numbers if turns_over(rule, n, Evidence(tuple(lengths[: n - 1])))
-    ]
+    decisions = (
+        (n, decide(rule, n, Evidence(tuple(lengths[: n - 1]))))
+        for n in range(1, len(lengths) + 2)
+    )
+    return [n for n, decision in decisions if decision.turned_over]
 
 
 def test_clock_of_each_rule_by_hand() -> None:
@@ -291,7 +266,6 @@ def test_clock_of_each_rule_by_hand() -> None:
     assert rounds(KeepAll(), lengths) == []
     # Algorithm 1 forgets after episodes 4, 8 and 12; so does a soft reset.
     assert rounds(Reset(period=4), lengths) == [5, 9, 13]
-    assert rounds(Reset(period=4, index="text"), lengths) == [5, 9, 13]
     assert rounds(Window(window=4), lengths) == [5, 9, 13]
     # 40 transitions are four of these episodes; the fifth does not fit any more.
     assert rounds(Reset(period=40, unit="transitions"), lengths) == [6, 10]
@@ -344,16 +318,14 @@ def test_defaults_of_a_rule_that_is_only_a_choice_of_m() -> None:
     assert max_transitions(rule, 30, 40) == 29 * 40
     assert rounds(rule, [3] * 6) == [5, 6, 7]
     behind = forget_before(rule, 4)
-    assert [checked_first_retained(behind, n, Evidence()) for n in (4, 5, 7)] == [
-        *(1, 4, 5)
-    ]
-    assert checked_first_retained(Minimal(np.int64(2)), 3, Evidence()) == 2
+    assert [behind.first_retained(n, Evidence()) for n in (4, 5, 7)] == [1, 4, 5]
+    assert decide(Minimal(np.int64(2)), 3, Evidence()).first == 2
 
 
 @pytest.mark.parametrize("m", [8, 0, -1, math.nan, 2.0, True, None, "3"])
 def test_nonsense_from_a_rule_is_refused(unchecked_types: None, m: Any) -> None:
     with pytest.raises(InputError, match="episode 7") as caught:
-        checked_first_retained(Minimal(m), 7, Evidence())
+        decide(Minimal(m), 7, Evidence())
     assert "Minimal" in str(caught.value) and shown(m) in str(caught.value)
 
 

@@ -208,17 +208,6 @@ def test_known_reward_sums_to_nearly_the_simulators_return(tiny: RunConfig) -> N
     assert told == pytest.approx(earned, rel=0.03)
 
 
-@pytest.mark.parametrize(("index", "retained"), [("text", 0), ("algorithm", 8)])
-def test_the_texts_reset_leaves_an_episode_without_data(
-    tiny: RunConfig, tmp_path: Path, index: str, retained: int
-) -> None:
-    """Episode 3 is the first after a reset: m(3) = 3 in the text, else 2."""
-    rule = {"kind": "reset", "period": 2, "index": index}
-    rows = run(overridden(tiny, {"forgetting": rule, "episodes": 4}), tmp_path)
-    assert [row["transitions"] for row in rows[:3]] == [0, 8, retained]
-    assert (rows[2]["model_error"] is None) == (retained == 0)
-
-
 def test_theory_weight_depends_on_the_data(tiny: RunConfig, tmp_path: Path) -> None:
     agent = {"optimism": {"rule": "theory"}, "model": {"learn_noise": False}}
     weights = {}

@@ -7,7 +7,7 @@ affect what it returns.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Key
@@ -110,17 +110,6 @@ def interval_scale(quantiles: Sequence[float | None]) -> float:
     return total / (_PRIOR_WEIGHT + float(weights.sum()))
 
 
-class Imagination(NamedTuple):
-    """A policy's model, for rollouts on the host: a row for each member and start."""
-
-    members: int
-    step: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-    """(observations, actions) ↦ next observations, rewards, and where the task ends;
-    the rows of a member follow one another."""
-    act: Callable[[np.ndarray], np.ndarray]
-    """Observations ↦ the policy's actions, without exploration."""
-
-
 @runtime_checkable
 class Policy(Protocol):
     """Acts within an episode, without learning."""
@@ -181,11 +170,6 @@ class Agent(Protocol):
     def warm_up(self, points: int, steps: int) -> None:
         """Compile everything for episodes of ``steps`` and up to ``points`` rows."""
         ...
-
-    def imagination(self, state: State) -> Imagination | None:
-        """Return what imagines the policy of a state; None before it can."""
-        del state
-        return None
 
     def begin_online(self, retained: Callable[[], Data]) -> OnlineState | None:
         """Return what learning within an episode needs; None if it does not learn."""

@@ -27,6 +27,7 @@ from driftrl.agents.base import (
     Policy,
     State,
 )
+from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.replay import starts_of
 from driftrl.config.limits import InitialConfig
 from driftrl.types import Data, Episode, Transition
@@ -57,7 +58,9 @@ class GuidedState:
 class GuidedAgent(Agent):
     """An agent behind a controller; all but the reach is the agent's."""
 
-    def __init__(self, agent: Agent, control: Control, settings: InitialConfig) -> None:
+    def __init__(
+        self, agent: ModelBasedAgent, control: Control, settings: InitialConfig
+    ) -> None:
         self._agent, self._control, self._settings = agent, control, settings
         self.precision = agent.precision
 
@@ -111,11 +114,12 @@ class GuidedAgent(Agent):
         self, learned: State, starts: Float[np.ndarray, "M S"], steps: int
     ) -> Callable[[float], Float[np.ndarray, "E B"]] | None:
         """Return what predicts returns by reach, or None before there is a model."""
-        imagined = self._agent.imagination(learned)
-        if imagined is None:
+        agent, members = self._agent, self._agent.members
+        policy = agent.policy(learned)
+        if not policy.trained:
             return None
         rows = np.resize(starts[-_STARTS:], (_STARTS, starts.shape[1]))
-        start = np.tile(rows.astype(np.float64), (imagined.members, 1))
+        start = np.tile(rows.astype(np.float64), (members, 1))
 
         def returns(reach: float) -> Float[np.ndarray, "E B"]:
             obs, total, alive = start, np.zeros(len(start)), np.ones(len(start), bool)
@@ -123,11 +127,12 @@ class GuidedAgent(Agent):
                 actions = np.stack([self._control(row) for row in obs])
                 if reach > 0:
                     low, high = actions - reach, actions + reach
-                    actions = np.clip(imagined.act(obs), low, high)
-                obs, rewards, ended = imagined.step(obs, np.clip(actions, -1.0, 1.0))
+                    actions = np.clip(policy.modes(obs), low, high)
+                actions = np.clip(actions, -1.0, 1.0)
+                obs, rewards, ended = agent.step_members(learned, obs, actions)
                 total += np.where(alive, rewards, 0.0)
                 alive &= ~ended
-            return total.reshape(imagined.members, -1)
+            return total.reshape(members, -1)
 
         return returns
 

@@ -27,12 +27,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from driftrl.agents import model_gradient, sac
-from driftrl.agents.base import (
-    Imagination,
-    LearnContext,
-    ModelMetrics,
-    prediction_metrics,
-)
+from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
 from driftrl.agents.model_gradient import World, start_rows, world_step
 from driftrl.agents.optimism import (
@@ -40,9 +35,7 @@ from driftrl.agents.optimism import (
     bonus_named,
     check_bonus,
     initial_weight,
-    theory_weight,
     tune,
-    with_weight,
 )
 from driftrl.agents.replay import Batch, DeviceReplay, samples_of, statistics_of
 from driftrl.agents.rollouts import (
@@ -74,8 +67,6 @@ from driftrl.models.networks import MLP, mix, polyak_update, refit_inputs
 from driftrl.models.termination import TerminationState
 from driftrl.types import Data, Episode
 
-# Rows that all members predict at once: a million would fill the memory.
-_PREDICTED_AT_ONCE = 2**15
 # Imagined decisions by which candidates are compared, at most: errors add up.
 _EVALUATED_STEPS = 200
 
@@ -171,8 +162,11 @@ def update(
         return _update_through_model(settings, state, replay, key)
     rows_key, model_key, rollout_key, policy_key, weight_key = jax.random.split(key, 5)
     rows = jax.random.randint(rows_key, (config.sac.batch_size,), 0, replay.size)
-    collected = replay.take(rows)
-    state, model_loss = _update_model(state, replay, collected, config, model_key)
+    collected = batch = replay.take(rows)
+    if config.model.separate_batches:
+        shape = (config.model.members, model_batch(config))
+        batch = replay.take(jax.random.randint(model_key, shape, 0, replay.size))
+    state, model_loss = _fit_model(state, batch, collected, config)
     predict = _predict(state.model, settings)
     bonus_of = _bonus_under(predict, config)
     # A terminal state has no future: start from the state before it.
@@ -183,7 +177,7 @@ def update(
         config.imagination.from_starts,
     )
     layers, bonus = _layers(state, predict, collected, start, settings, rollout_key)
-    state, metrics = _update_policy(state, bonus_of, layers, bonus, config, policy_key)
+    state, metrics = _update_policy(state, layers, bonus, config, policy_key)
     if config.optimism.rule == "tuned":
         average = partial(sac.sample_action, state.average_actor)
         reference = mean_bonus(bonus_of, average, start, weight_key)
@@ -305,20 +299,6 @@ def _bonus_under(predict: Predict, config: EnsembleAgentConfig) -> BonusOf:
     return lambda obs, action: bonus(predict(obs, action))
 
 
-def _update_model(
-    state: ModelBasedState,
-    replay: DeviceReplay,
-    collected: Batch,
-    config: EnsembleAgentConfig,
-    key: Key[Array, ""],
-) -> tuple[ModelBasedState, Float[Array, ""]]:
-    batch = collected
-    if config.model.separate_batches:
-        shape = (config.model.members, model_batch(config))
-        batch = replay.take(jax.random.randint(key, shape, 0, replay.size))
-    return _fit_model(state, batch, collected, config)
-
-
 def _fit_model(
     state: ModelBasedState, batch: Batch, shared: Batch, config: EnsembleAgentConfig
 ) -> tuple[ModelBasedState, Float[Array, ""]]:
@@ -377,18 +357,13 @@ def _layers(
 
 def _update_policy(
     state: ModelBasedState,
-    bonus_of: BonusOf,
     layers: Batch,
     bonus: Float[Array, "K B"],
     config: EnsembleAgentConfig,
     key: Key[Array, ""],
 ) -> tuple[ModelBasedState, sac.Metrics]:
     weight = current_weight(state, config)
-    in_losses = None
-    if config.imagination.placement == "reward":
-        layers = layers._replace(rewards=layers.rewards + weight * bonus)
-    else:  # one more pass of the ensemble at every use
-        in_losses = lambda obs, actions: weight * jax.vmap(bonus_of)(obs, actions)
+    layers = layers._replace(rewards=layers.rewards + weight * bonus)
     choice_key, update_key = jax.random.split(key)
     updates = config.learning.policy_updates
     chosen = jax.random.randint(choice_key, (updates,), 0, len(bonus))
@@ -399,9 +374,7 @@ def _update_policy(
         policy, average = carry
         layer, key = given
         batch = jax.tree.map(lambda column: column[layer], layers)
-        policy, metrics = sac.update(
-            policy, batch, config.sac, key=key, bonus=in_losses
-        )
+        policy, metrics = sac.update(policy, batch, config.sac, key=key)
         if config.optimism.rule == "tuned":
             average = polyak_update(policy.actor, average, config.sac.tau)
         return (policy, average), metrics
@@ -427,7 +400,7 @@ def mean_bonus(
 def current_weight(
     state: ModelBasedState, config: EnsembleAgentConfig
 ) -> Float[Array, ""]:
-    """Return λ: the constant, or what tuning or the theory has set."""
+    """Return λ: the constant, or what tuning has set."""
     if config.optimism.rule == "constant":
         return jnp.asarray(config.optimism.weight, jnp.float32)
     return state.weight.weight
@@ -458,6 +431,7 @@ class ModelBasedAgent(SACAgent):
         """
         super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
+        self.members = config.model.members
         functions = required_functions(config, functions or TaskFunctions())
         check_functions(functions, sizes, config.policy_gradient)
         self._settings = Settings(config, functions, limits or LimitsConfig())
@@ -503,17 +477,15 @@ class ModelBasedAgent(SACAgent):
             evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
         )
 
-    def imagination(self, state: ModelBasedState) -> Imagination | None:
-        """Return the model and the policy's mode; None before the first update."""
-        policy, members = self.policy(state), self._config.model.members
-        if not policy.trained:
-            return None
-        step = partial(_step_of_members, self._settings, state)
-        return Imagination(
-            members,
-            lambda obs, actions: jax.device_get(step(*map(_single, (obs, actions)))),
-            lambda obs: np.asarray(_modes(policy.actor, _single(obs)), np.float64),
-        )
+    def step_members(
+        self, state: ModelBasedState, obs: np.ndarray, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return next observations, rewards and ends as each member expects them.
+
+        There are as many rows for every member, and those of one follow one another.
+        """
+        rows = np.asarray(obs, np.float32), np.asarray(actions, np.float32)
+        return jax.device_get(_step_of_members(self._settings, state, *rows))
 
     def soft_reset(
         self, state: ModelBasedState, key: Key[Array, ""]
@@ -598,23 +570,6 @@ class ModelBasedAgent(SACAgent):
             )
         return super().learn(state, data, context, key=key)
 
-    def finish(
-        self, state: ModelBasedState, data: Data, context: LearnContext
-    ) -> ModelBasedState:
-        """Set the paper's λ_{n,m}, if that is the rule.
-
-        The information gain is computed from the ensemble's disagreement on the data,
-        ½ Σ_t Σ_j log(1 + σ_j²/σ_al²).
-        """
-        optimism = self._config.optimism
-        if optimism.rule != "theory":
-            return state
-        gain, noise = _information(state.model, self._load(data))
-        weight = theory_weight(
-            float(gain), float(noise), self._sizes[0], context, optimism.theory
-        )
-        return replace(state, weight=with_weight(state.weight, weight))
-
 
 def _plain_actor(state: ModelBasedState, config: EnsembleAgentConfig) -> MLP:
     """Return the newest actor that may act, as a function of plain observations."""
@@ -647,15 +602,6 @@ def _score(
     weight = current_weight(state, settings.config)
     gained = rollouts.rewards + weight * rollouts.bonus
     return jnp.mean(jnp.sum(jnp.where(rollouts.active, gained, 0.0), axis=0))
-
-
-def _single(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, np.float32)
-
-
-@jax.jit
-def _modes(actor: MLP, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
-    return jax.vmap(lambda row: sac.policy(actor, row).mode())(obs)
 
 
 @partial(jax.jit, static_argnames="settings")
@@ -724,34 +670,3 @@ def _predict_all(
     model: EnsembleState, obs: Float[Array, "T S"], actions: Float[Array, "T A"]
 ) -> EnsemblePrediction:
     return jax.vmap(partial(ensemble.predict, model))(obs, actions)
-
-
-@jax.jit
-def _information(
-    model: EnsembleState, replay: DeviceReplay
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return ½ Σ_t Σ_j log(1 + σ_j²/σ_al²) of the data, and the mean relative σ_al."""
-
-    def predict(
-        pair: tuple[Float[Array, " S"], Float[Array, " A"]],
-    ) -> tuple[Float[Array, " O"], Float[Array, " O"], Float[Array, " O"]]:
-        made = ensemble.predict(model, *pair)
-        return made.epistemic_std, made.aleatoric_std, made.scale
-
-    rows = replay.ordered()
-    pairs, block = (rows.obs, rows.actions), _PREDICTED_AT_ONCE
-    if replay.capacity <= block:
-        epistemic, aleatoric, scale = jax.vmap(predict)(pairs)
-    else:
-        epistemic, aleatoric, scale = jax.lax.map(predict, pairs, batch_size=block)
-    valid = jnp.arange(replay.capacity) < replay.size
-    ratio = epistemic[:, :-1] / aleatoric[:, :-1]
-    gains = 0.5 * jnp.sum(jnp.log1p(ratio**2), axis=1)
-    noise = jnp.mean(aleatoric[:, :-1] / scale[:, :-1], axis=1)
-    size = jnp.maximum(replay.size, 1).astype(gains.dtype)
-    mean_noise = jnp.sum(jnp.where(valid, noise, 0.0)) / size
-    fallback = jnp.asarray(ensemble.ASSUMED_NOISE, noise.dtype)
-    return (
-        jnp.sum(jnp.where(valid, gains, 0.0)),
-        jnp.where(replay.size > 0, mean_noise, fallback),
-    )

@@ -141,11 +141,6 @@ class SACAgent(Agent):
         del replay
         return state
 
-    def finish(self, state: State, data: Data, context: LearnContext) -> State:
-        """Do what follows the updates of an episode: nothing."""
-        del data, context
-        return state
-
     def learn(
         self, state: State, data: Data, context: LearnContext, *, key: Key[Array, ""]
     ) -> State:
@@ -165,7 +160,7 @@ class SACAgent(Agent):
             replay = self._load(data)
             state = self.refresh(state, replay)
             state = self._train_between(state, replay, context, train_key)
-        return self.finish(state, data, context)
+        return state
 
     def begin_online(self, retained: Callable[[], Data]) -> int | None:
         """Load the retained transitions, with room for an episode's.
@@ -213,7 +208,6 @@ class SACAgent(Agent):
             replay = self._replay.append(transition)
         context = LearnContext(1, steps, updates=0)
         self._train_between(self.refresh(state, replay), replay, context, key)
-        self.finish(state, data, context)
         untrained = self.policy(state)
         policy = replace(untrained, trained=True)
         for variant in (untrained, policy, policy.deterministic()):
@@ -317,6 +311,10 @@ class ActorPolicy:
             action = sac.act(self.actor, single, key=key if self.noisy else None)
         return np.asarray(action, np.float64), carry
 
+    def modes(self, obs: Float[np.ndarray, "N S"]) -> Float[np.ndarray, "N A"]:
+        """Return the actions without exploration for many observations."""
+        return np.asarray(_modes(self.actor, np.asarray(obs, np.float32)), np.float64)
+
     def deterministic(self) -> "ActorPolicy":
         """Return the policy that takes the mode of the distribution."""
         return replace(self, noisy=False)
@@ -336,6 +334,11 @@ def actor_policy(state: State, metrics: Metrics) -> ActorPolicy:
         "critic_loss": metrics.critic_loss,
     }
     return ActorPolicy(state.policy.actor, int(state.policy.updates) > 0, columns)
+
+
+@jax.jit
+def _modes(actor: MLP, obs: Float[Array, "N S"]) -> Float[Array, "N A"]:
+    return jax.vmap(lambda row: sac.policy(actor, row).mode())(obs)
 
 
 @jax.jit

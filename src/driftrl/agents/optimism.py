@@ -1,9 +1,9 @@
 """Optimism: the bonus for epistemic uncertainty, and its weight λ.
 
 A *bonus* is any function of a prediction that returns a scalar and that JAX can trace.
-Its weight is a constant, the paper's λ_{n,m}, or tuned online as in MaxInfoRL (Sukhija
-et al., 2025): the policy should gather as much bonus as its moving average π̄ does, and
-λ is the price of falling short::
+Its weight is a constant, the paper's λ_{n,m} (of a Gaussian process), or tuned online
+as in MaxInfoRL (Sukhija et al., 2025): the policy should gather as much bonus as its
+moving average π̄ does, and λ is the price of falling short::
 
     L(log λ) = log λ · (b(π) − b(π̄))
 """
@@ -127,13 +127,6 @@ def initial_weight(weight: float, learning_rate: float) -> WeightState:
     """Return λ = ``weight`` > 0 before any tuning."""
     log_weight = jnp.log(jnp.asarray(weight, jnp.float32))
     return WeightState(log_weight, optax.adam(learning_rate).init(log_weight))
-
-
-def with_weight(state: WeightState, weight: float) -> WeightState:
-    """Return the state with this λ, clipped to its bounds."""
-    log_weight = math.log(max(weight, math.exp(LOG_WEIGHT_RANGE[0])))
-    clipped = min(log_weight, LOG_WEIGHT_RANGE[1])
-    return WeightState(jnp.asarray(clipped, jnp.float32), state.optimiser)
 
 
 def tune(

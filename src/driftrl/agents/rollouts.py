@@ -169,12 +169,22 @@ def imagine(
     """
 
     def rollout(obs: Float[Array, " S"], key: Key[Array, ""]) -> Rollouts:
-        def advance(state: Float[Array, " S"], key: Key[Array, ""]) -> Rollouts:
-            made = _transition(predict, policy, terminated, state, config, key)
-            if reward is None:
-                return made
-            known = reward(made.obs, made.actions, made.next_obs)
-            return made._replace(rewards=known.astype(made.rewards.dtype))
+        def advance(obs: Float[Array, " S"], key: Key[Array, ""]) -> Rollouts:
+            action_key, member_key = jax.random.split(key)
+            action = policy(obs, action_key)
+            made = predict(obs, action)
+            next_obs, earned = made.mean, made.reward
+            if config.dynamics == "member":
+                count = made.member_rewards.shape[0]
+                member = jax.random.randint(member_key, (), 0, count)
+                next_obs = made.member_means[member]
+                earned = made.member_rewards[member]
+            ended = terminated(obs, action, next_obs).astype(obs.dtype)
+            if reward is not None:
+                earned = reward(obs, action, next_obs).astype(earned.dtype)
+            bonus = bonus_named(config.bonus)(made)
+            transition = (obs, action, earned, bonus, next_obs, ended)
+            return Rollouts(*transition, active=jnp.ones((), bool))
 
         def step(before: Rollouts, key: Key[Array, ""]) -> tuple[Rollouts, Rollouts]:
             ended = before.terminated >= ENDED
@@ -194,34 +204,6 @@ def imagine(
 
     keys = jax.random.split(key, len(start))
     return jax.vmap(rollout, out_axes=1)(start, keys)
-
-
-def _transition(
-    predict: Predict,
-    policy: Policy,
-    terminated: Termination,
-    obs: Float[Array, " S"],
-    config: ImaginationConfig,
-    key: Key[Array, ""],
-) -> Rollouts:
-    action_key, member_key = jax.random.split(key)
-    action = policy(obs, action_key)
-    prediction = predict(obs, action)
-    next_obs, reward = prediction.mean, prediction.reward
-    if config.dynamics == "member":
-        count = prediction.member_rewards.shape[0]
-        member = jax.random.randint(member_key, (), 0, count)
-        next_obs = prediction.member_means[member]
-        reward = prediction.member_rewards[member]
-    return Rollouts(
-        obs=obs,
-        actions=action,
-        rewards=reward,
-        bonus=bonus_named(config.bonus)(prediction),
-        next_obs=next_obs,
-        terminated=terminated(obs, action, next_obs).astype(obs.dtype),
-        active=jnp.ones((), bool),
-    )
 
 
 def required_functions(

@@ -3,13 +3,13 @@
 Of transitions (s, a, r, s', d), with d = 1 where the task *terminated* in s', the
 critics Q_i with their slow copies Q̄_i and the temperature α (Haarnoja et al., 2018)::
 
-    V(s, a)     = min_i Q_i(s, a) − α·log π(a|s) [+ λ·b(s, a)]
+    V(s, a)     = min_i Q_i(s, a) − α·log π(a|s)
     critics     Σ_i mean (Q_i(s, a) − y)²,   y = r + γ·(1 − d)·V̄(s', a')
     actor       −mean V(s, ã)
     temperature log α·(H − H̄),   H = −mean log π(ã|s)
 
-with fresh actions a' ~ π(·|s') and ã ~ π(·|s).  A bonus λ·b is part of the reward, or
-stands beside the entropy.  With ``centering`` r is what exceeds the average reward.
+with fresh actions a' ~ π(·|s') and ã ~ π(·|s).  A bonus λ·b is part of the reward.
+With ``centering`` r is what exceeds the average reward.
 Only termination ends the future; a truncated transition is like any other.
 
 ``update`` is one gradient step of everything on one batch, pure and not compiled, so
@@ -17,7 +17,6 @@ that others can scan it over batches of their own.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -52,8 +51,6 @@ _RATE = 1e-3
 
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
 Critics = MLP | ResidualMLP
-BatchBonus = Callable[[Float[Array, "B S"], Float[Array, "B A"]], Float[Array, " B"]]
-"""λ·b(s, a) of a whole batch at once, so that a model is evaluated in one pass."""
 
 
 class TanhNormal(eqx.Module):
@@ -221,13 +218,11 @@ def update(
     config: SACConfig,
     *,
     key: Key[Array, ""],
-    bonus: BatchBonus | None = None,
 ) -> tuple[SACState, Metrics]:
     """Take one gradient step on critics, targets, actor and temperature, in this order.
 
     The actor's loss uses the updated critics, and the temperature's loss the same
-    actions as the actor's.  ``bonus`` is added to the entropy in the losses; leave it
-    out if the rewards already contain it.
+    actions as the actor's.
     """
     shape, dtype = (2, *batch.actions.shape), batch.actions.dtype
     next_noise, noise = jax.random.normal(key, shape, dtype)
@@ -243,8 +238,7 @@ def update(
         """Return V(s, a) and log π(a|s) at fresh actions."""
         actions, log_prob = draw(actor, obs, noise)
         q = values(state, critics, obs, actions, config)
-        value = jnp.min(q, axis=0) - temperature * log_prob
-        return value if bonus is None else value + bonus(obs, actions), log_prob
+        return jnp.min(q, axis=0) - temperature * log_prob, log_prob
 
     next_value, log_prob = soft_value(
         state, state.actor, state.target_critics, batch.next_obs, next_noise

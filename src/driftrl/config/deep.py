@@ -6,7 +6,6 @@ Like ``driftrl.config.run``: frozen, validated on construction, one sentence per
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from driftrl.config.gp import TheoryConfig
 from driftrl.errors import all_at_least, positive, require, share
 
 
@@ -112,8 +111,6 @@ class ImaginationConfig:
     """Follow the mean of the ensemble, or a member: another one at every step."""
     bonus: str = "norm"
     """‖σ‖₂ ("norm"), "information_gain", or your own function as "module:function"."""
-    placement: Literal["reward", "losses"] = "reward"
-    """Bonus as part of a transition's reward, or beside the entropy in the losses."""
     termination: Literal["absent", "known", "learned"] = "absent"
     """When a rollout ends: never, by the task's own condition, or by a network."""
     reward: Literal["learned", "known"] = "learned"
@@ -133,13 +130,12 @@ class ImaginationConfig:
 class DeepOptimismConfig:
     """The weight λ of epistemic uncertainty in the reward of imagined transitions."""
 
-    rule: Literal["constant", "theory", "tuned"] = "constant"
-    """Constant λ, the paper's λ_{n,m}, or tuned online as in MaxInfoRL."""
+    rule: Literal["constant", "tuned"] = "constant"
+    """Constant λ, or tuned online as in MaxInfoRL."""
     weight: float = 1.0
     """λ if constant, and where tuning starts; 0 is greedy."""
     learning_rate: float = 3e-4
     """Step size of Adam on log λ, where λ is tuned."""
-    theory: TheoryConfig = field(default_factory=TheoryConfig)
 
     def __post_init__(self) -> None:
         all_at_least(self, "agent.optimism", weight=0, learning_rate=0)
@@ -242,11 +238,6 @@ class EnsembleAgentConfig:
 
     def __post_init__(self) -> None:
         _batch_fits(self.sac, self.learning)
-        require(
-            self.policy_gradient == "critic" or self.imagination.placement == "reward",
-            "agent.imagination.placement = 'losses' needs agent.policy_gradient = "
-            "'critic': through the model, the bonus is part of the reward.",
-        )
 
 
 @dataclass(frozen=True)

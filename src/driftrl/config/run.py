@@ -48,14 +48,10 @@ class EnvironmentConfig:
     """What actions of −1 command there, in its units; empty for −1."""
     high: tuple[float, ...] = ()
     """What actions of 1 command there, in its units; empty for 1."""
-    specimen: int = 0
-    """Which specimen of the machine: 0 the nominal one, otherwise the number of one
-    drawn from the task's ranges."""
     limits: LimitsConfig = field(default_factory=LimitsConfig)
 
     def __post_init__(self) -> None:
-        least = {"sim_steps": 1, "action_repeat": 1, "noise_std": 0, "specimen": 0}
-        all_at_least(self, "environment", **least)
+        all_at_least(self, "environment", sim_steps=1, action_repeat=1, noise_std=0)
         require(
             self.sim_steps % self.action_repeat == 0,
             f"environment.sim_steps = {self.sim_steps} is not a multiple of "

@@ -49,13 +49,11 @@ class Task:
     """Sizes of the other variants that ``environment.observation`` may name."""
     may_end: bool = False
     """Whether there are states in which it has failed (``environment.terminates``)."""
-    varied: bool = False
-    """Whether there is more than the nominal specimen (``environment.specimen``)."""
     minutes: float = 0.0
     """What a whole run takes on one core that multiplies matrices of 256 × 256 at
     ``REFERENCE_RATE``: measured, or extrapolated from a few episodes to many hours."""
     notes: str = ""
-    """Where the paper is silent or contradicts itself, and what was chosen."""
+    """What was assumed of a custom environment."""
 
     def check_environment(self, environment: EnvironmentConfig) -> None:
         """Refuse what the system does not offer."""
@@ -68,7 +66,6 @@ class Task:
             f"environment.start may be {' or '.join(self.starts)}.",
         )
         for name, offered, usual in (
-            ("specimen", self.varied, 0),
             ("terminates", self.may_end, False),
             ("noise_std", self.plant == "pendulum", 0),
         ):

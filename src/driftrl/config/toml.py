@@ -321,27 +321,44 @@ def _toml_value(value: Any) -> str:
     return repr(value)
 
 
-# Keys of version 0.1.0 and what they are called since: (table, old) -> new.
+# Keys of older versions: their new names, and options that there are no more, with the
+# value that was used.
 _RENAMED = {
-    ((), "also"): "extra_drifts",
-    (("environment",), "steps"): "sim_steps",
-    (("environment",), "machine"): "specimen",
-    (("agent", "imagination"), "steps"): "horizon",
-    (("agent", "learning"), "least_transitions"): "learning_starts",
-    (("agent", "sac"), "batch"): "batch_size",
-    (("agent", "sac"), "target_rate"): "tau",
+    "also": "extra_drifts",
+    "environment.steps": "sim_steps",
+    "agent.imagination.steps": "horizon",
+    "agent.learning.least_transitions": "learning_starts",
+    "agent.sac.batch": "batch_size",
+    "agent.sac.target_rate": "tau",
+}
+_REMOVED = {
+    "environment.machine": 0,
+    "environment.specimen": 0,
+    "agent.imagination.placement": "reward",
+    "forgetting.index": "algorithm",
+    "forgetting.rule.index": "algorithm",
+    "forgetting.first_epoch": 1,
+    "forgetting.rule.first_epoch": 1,
 }
 
 
 def upgraded(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's settings with the keys of version 0.1.0 renamed."""
+    """Return a run's settings with the keys of older versions renamed or left out."""
     config = copy.deepcopy(dict(table))
-    for (path, old), new in _RENAMED.items():
+    for path in (*_RENAMED, *_REMOVED):
+        *tables, key = path.split(".")
         section: Any = config
-        for name in path:
-            section = section.get(name, {}) if isinstance(section, dict) else {}
-        if isinstance(section, dict) and old in section:
-            section[new] = section.pop(old)
+        for name in tables:
+            section = section.get(name) if isinstance(section, dict) else None
+        if not isinstance(section, dict) or key not in section:
+            continue
+        if path in _RENAMED:
+            section[_RENAMED[path]] = section.pop(key)
+        elif section[key] == _REMOVED[path]:
+            del section[key]
+    match config:  # of a Gaussian process it stays
+        case {"agent": {"kind": "ensemble", "optimism": {"theory": _} as optimism}}:
+            del optimism["theory"]
     if config.get("clock") == "decisions":
         config["clock"] = "steps"
     return config

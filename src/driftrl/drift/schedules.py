@@ -187,8 +187,15 @@ class Piecewise(_Checked):
 
     def __post_init__(self) -> None:
         self._demand(all(map(_is_number, self.values)), "values", "finite numbers")
-        object.__setattr__(self, "values", tuple(float(v) for v in self.values))
-        _check_boundaries(self, len(self.values))
+        self._demand(
+            all(map(_is_whole, self.boundaries))
+            and all(a < b for a, b in pairwise(self.boundaries))
+            and len(self.boundaries) + 1 == len(self.values),
+            "boundaries",
+            "increasing whole numbers, one less than there are values",
+        )
+        object.__setattr__(self, "values", tuple(map(float, self.values)))
+        object.__setattr__(self, "boundaries", tuple(map(int, self.boundaries)))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -300,37 +307,6 @@ class Logarithmic(_Bounded):
 
 
 @dataclass(frozen=True)
-class Join(_Checked):
-    """Schedules one after the other: part i holds up to and including boundary i.
-
-    All parts read the same clock, which is not set back at a boundary: a part that
-    shall begin to change at a boundary b has ``start = b``.
-    """
-
-    kind: ClassVar[str] = "join"
-
-    parts: tuple[Schedule, ...] = field(default_factory=lambda: (Linear(), Constant()))
-    """Schedules in the order of time, one more than there are boundaries."""
-    boundaries: tuple[int, ...] = (30,)
-    """Last clock of every part but the last one, increasing."""
-
-    def __post_init__(self) -> None:
-        self._demand(all(map(callable, self.parts)), "parts", "schedules")
-        object.__setattr__(self, "parts", tuple(self.parts))
-        _check_boundaries(self, len(self.parts))
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Smallest and largest θ."""
-        lows, highs = zip(*map(extremes, self.parts), strict=True)
-        return min(lows), max(highs)
-
-    def __call__(self, clock: int) -> float:
-        """Return θ at this clock."""
-        return self.parts[bisect_left(self.boundaries, clock)](clock)
-
-
-@dataclass(frozen=True)
 class Unknown:
     """A system that drifts on its own, if it does: θ is neither set nor known."""
 
@@ -345,7 +321,7 @@ SCHEDULES: dict[str, type[Any]] = {
     schedule.kind: schedule
     for schedule in (
         *(Constant, Exponential, Linear, Step, Piecewise, Cyclic, RandomWalk),
-        *(Geometric, Logarithmic, Join, Unknown),
+        *(Geometric, Logarithmic, Unknown),
     )
 }
 """The schedules that come with driftrl by their kind."""
@@ -359,15 +335,3 @@ def _is_number(value: Any) -> bool:
 def _is_whole(value: Any) -> bool:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     return whole and int(value) >= 0
-
-
-def _check_boundaries(schedule: Piecewise | Join, pieces: int) -> None:
-    boundaries = tuple(schedule.boundaries)
-    require(
-        all(map(_is_whole, boundaries))
-        and all(a < b for a, b in pairwise(boundaries))
-        and pieces == len(boundaries) + 1,
-        f"Schedule {schedule.kind!r}: boundaries must be increasing whole numbers, one "
-        f"less than there are pieces; received {shown(boundaries)} for {pieces}.",
-    )
-    object.__setattr__(schedule, "boundaries", tuple(int(b) for b in boundaries))

@@ -297,33 +297,22 @@ def sized_task(
     )
 
 
+def _noticed(name: str) -> Any:
+    """Return a method of ``dict`` that notes that it was called."""
+
+    def read(place: "Place", *given: Any) -> Any:
+        place.was_read = True
+        return getattr(dict, name)(place, *given)
+
+    return read
+
+
 class Place(dict[str, int]):
     """Options of ``reset``, which know whether anything has looked at them."""
 
     was_read = False
-
-    def __getitem__(self, name: str) -> Any:
-        self.was_read = True
-        return super().__getitem__(name)
-
-    def __contains__(self, name: object) -> bool:
-        self.was_read = True
-        return super().__contains__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, or the default."""
-        self.was_read = True
-        return super().get(name, default)
-
-    def keys(self) -> Any:
-        """Return the names; ``dict(options)`` and ``**options`` ask for them."""
-        self.was_read = True
-        return super().keys()
-
-    def items(self) -> Any:
-        """Return names and values."""
-        self.was_read = True
-        return super().items()
+    __getitem__, __contains__ = _noticed("__getitem__"), _noticed("__contains__")
+    get, keys, items = _noticed("get"), _noticed("keys"), _noticed("items")
 
 
 class GymPlant(Plant):

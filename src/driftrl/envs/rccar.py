@@ -4,7 +4,7 @@ The model is the published one of a car that drifts: a bicycle with Pacejka tyre
 it drives forwards, and without slip where it doesn't.  In the frame of the car, with
 δ = steering · δ_max and d = θ · throttle, the drive is
 
-    F_x = c_m1 d − c_m2² v_x − c_d² v_x |v_x|
+    F_x = c_m1 d − c_m2² v_x
 
 Forwards, tyres slip by α and push sideways::
 
@@ -23,12 +23,11 @@ The weight of the first is w = clip((v_x − u²) / (l² + 1e-6), 0, 1): nearly 
 v_x = 0.  β is as published although its units don't agree: fully turned, ω is 0.92 v_x
 in reverse, where wheels of such a car would make it 2.28 v_x.
 
-It differs from the published simulator in three respects.  The integrator is the
-classical Runge-Kutta method, of fourth order; theirs is of first order.  τ is their
-1/90 s whatever the sub-step.  And the position moves along the velocity also if the
-reported heading is off (``angle_offset``).  Nine sub-steps make an error that the car's
-sensors can't see in a step; three don't.  Below 0.03 m/s the tyres are too stiff for
-either, and the car may chatter, by less than 0.01 m/s.
+It differs from the published simulator in two respects.  The integrator is the
+classical Runge-Kutta method, of fourth order; theirs is of first order.  And τ is their
+1/90 s whatever the sub-step.  Nine sub-steps make an error that the car's sensors can't
+see in a step; three don't.  Below 0.03 m/s the tyres are too stiff for either, and the
+car may chatter, by less than 0.01 m/s.
 """
 
 import functools
@@ -78,57 +77,26 @@ class CarState(NamedTuple):
 
 
 class CarParameters(NamedTuple):
-    """A specimen of the car, by the symbols of the module's docstring."""
+    """The car by the symbols of the module's docstring, as its owners identified it."""
 
-    m: Number  # kg
-    l_f: Number  # m, from the centre of mass to the front axle
-    l_r: Number  # m, and to the rear axle
-    angle_offset: Number  # rad, what the reported heading is short of the car's
-    b_f: Number
-    b_r: Number
-    c_f: Number
-    c_r: Number
-    d_f: Number  # kg: the front tyres push with at most d_f g
-    d_r: Number
-    inertia: Number  # kg m², I
-    c_m1: Number  # N, of the full throttle
-    c_m2: Number  # its square brakes, in N s/m
-    c_d: Number  # its square brakes, in N s²/m²
-    steering_limit: Number  # rad, δ_max
-    blend_width: Number  # l, whose square is a speed in m/s
-    blend_start: Number  # u, likewise
+    m: Number = 1.65  # kg
+    l_f: Number = 0.13  # m, from the centre of mass to the front axle
+    l_r: Number = 0.17  # m, and to the rear axle
+    b_f: Number = 2.75
+    b_r: Number = 5.0
+    c_f: Number = 1.45
+    c_r: Number = 1.3
+    d_f: Number = 0.4  # kg: the front tyres push with at most d_f g
+    d_r: Number = 0.3
+    inertia: Number = 0.06  # kg m², I
+    c_m1: Number = 8.2  # N, of the full throttle
+    c_m2: Number = 1.25  # its square brakes, in N s/m
+    steering_limit: Number = 0.6  # rad, δ_max
+    blend_width: Number = 0.001  # l, whose square is a speed in m/s
+    blend_start: Number = 0.017  # u, likewise
 
 
-# The car that was driven, as its owners identified it, and the bounds between which
-# specimens are drawn.
-_TABLE = {
-    "m": (1.65, 1.6, 1.7),
-    "l_f": (0.13, 0.125, 0.135),
-    "l_r": (0.17, 0.165, 0.175),
-    "angle_offset": (0.0, -0.15, 0.15),
-    "b_f": (2.75, 2.0, 4.0),
-    "b_r": (5.0, 3.0, 10.0),
-    "c_f": (1.45, 1.1, 2.0),
-    "c_r": (1.3, 0.4, 2.0),
-    "d_f": (0.4, 0.25, 0.6),
-    "d_r": (0.3, 0.15, 0.45),
-    "inertia": (0.06, 0.03, 0.18),
-    "c_m1": (8.2, 6.5, 10.0),
-    "c_m2": (1.25, 1.0, 1.5),
-    "c_d": (0.0, 0.0, 0.0),
-    "steering_limit": (0.6, 0.4, 0.75),
-    "blend_width": (0.001, 0.0001, 0.1),
-    "blend_start": (0.017, 0.0001, 0.2),
-}
-NOMINAL = CarParameters(**{name: row[0] for name, row in _TABLE.items()})
-RANGES = {name: row[1:] for name, row in _TABLE.items()}
-
-
-def specimen(number: int) -> CarParameters:
-    """Return a car: 0 is the nominal one, any other number seeds a uniform draw."""
-    low, high = np.array([*RANGES.values()]).T
-    drawn = np.random.default_rng(number).uniform(low, high)
-    return CarParameters(*drawn.tolist()) if number else NOMINAL
+NOMINAL = CarParameters()
 
 
 def wrap(angle: Number) -> Scalar:
@@ -155,12 +123,9 @@ def tyre_forces(
 
 
 def _rates(body: CarState, delta: Scalar, drive: Scalar, p: CarParameters) -> CarState:
-    """Return the time derivative of a state whose velocity is in the car's frame.
-
-    Its heading is the car's own, not the reported one.
-    """
+    """Return the time derivative of a state whose velocity is in the car's frame."""
     v_x, v_y, omega = body.v_x, body.v_y, body.yaw_rate
-    force = p.c_m1 * drive - p.c_m2**2 * v_x - p.c_d**2 * v_x * jnp.abs(v_x)
+    force = p.c_m1 * drive - p.c_m2**2 * v_x
     front, rear = tyre_forces(body, delta, p)
     slipping = (
         (force - front * jnp.sin(delta)) / p.m + v_y * omega,
@@ -212,10 +177,9 @@ def step(
     """
     steering, command = jnp.clip(action, -1.0, 1.0)
     delta, drive = steering * parameters.steering_limit, throttle * command
-    pointing = state.heading + parameters.angle_offset
     body = CarState(
-        *(state.x, state.y, pointing),
-        *turned(state.v_x, state.v_y, -pointing),
+        *(state.x, state.y, state.heading),
+        *turned(state.v_x, state.v_y, -state.heading),
         state.yaw_rate,
     )
 
@@ -227,7 +191,7 @@ def step(
     body = jax.tree.map(lambda value: jnp.asarray(value, dtype), body)
     body, _ = jax.lax.scan(advance, body, None, length=substeps)
     return CarState(
-        *(body.x, body.y, wrap(body.heading - parameters.angle_offset)),
+        *(body.x, body.y, wrap(body.heading)),
         *turned(body.v_x, body.v_y, body.heading),
         body.yaw_rate,
     )
@@ -302,9 +266,9 @@ class RCCarPlant(Plant):
     The ``reward`` of a step is of the pose that is measured after it (as on the floor,
     where nothing else is known) and of the command as it was given.
 
-    It starts "away", around ``START``, or "anywhere" in the arena, nearly at rest.  An
-    episode never ends before its time; ``info`` says whether the car is parked
-    ("goal_reached") or has left the arena ("out_of_bounds").
+    It starts around ``START``, nearly at rest.  An episode never ends before its time;
+    ``info`` says whether the car is parked ("goal_reached") or has left the arena
+    ("out_of_bounds").
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
@@ -317,13 +281,12 @@ class RCCarPlant(Plant):
     ) -> None:
         self.render_mode = render_mode
         self._config = config
-        self._car = specimen(config.specimen)
         bound = np.array([np.inf, np.inf, 1.0, 1.0, *[np.inf] * 3, *[1.0] * 6])
         self.observation_space = spaces.Box(-bound, bound, dtype=np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), dtype=np.float64)
         self._signals = Signals()
         with jax.enable_x64(True):
-            self._on_device = jax.tree.map(jnp.asarray, self._car)
+            self._on_device = jax.tree.map(jnp.asarray, NOMINAL)
         self.set_parameters({})
         # A control loop must not have to wait for the compiler.
         self._advance(np.zeros(6), np.zeros(2), np.zeros(2), np.zeros(6))
@@ -343,14 +306,10 @@ class RCCarPlant(Plant):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Start an episode where ``environment.start`` says."""
+        """Start an episode."""
         super().reset(seed=seed)
         self._left = self._config.sim_steps
-        if self._config.start == "anywhere":
-            low, high = zip(*ARENA, (-np.pi, np.pi), strict=True)
-            pose = self.np_random.uniform(low, high)
-        else:
-            pose = START + self.np_random.uniform(-_START_SPREAD, _START_SPREAD)
+        pose = START + self.np_random.uniform(-_START_SPREAD, _START_SPREAD)
         velocity = _START_VELOCITY * self.np_random.standard_normal(3)
         self._state = np.concatenate([pose, velocity])
         self._signals.reset(2, self._state, self.np_random)
@@ -403,7 +362,7 @@ class RCCarPlant(Plant):
             return None
         from driftrl.envs.rccar_drawing import draw
 
-        return draw(np.array(self._trail), self._steering, self._car)
+        return draw(np.array(self._trail), self._steering)
 
     def _advance(self, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Step from (state, arriving and given command, noise) to (state, obs, r)."""

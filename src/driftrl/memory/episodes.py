@@ -8,7 +8,7 @@ of episodes before m are freed.
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
@@ -52,8 +52,10 @@ class LazyEpisodes(Sequence[Episode]):
 class EpisodeMemory:
     """All episodes so far, in order.
 
-    The transitions of all episodes are stored one after the other: reading costs
-    nothing, since what is returned are views.
+    Their transitions lie one after the other in arrays.  What is handed out is a view,
+    never a copy, and never changes: a row is written once, and more room means new
+    arrays, while the old ones live on in their views.  New arrays have room for twice
+    the rows they start with, so one more costs the same on average, however many.
     """
 
     def __init__(
@@ -63,16 +65,9 @@ class EpisodeMemory:
         self._sizes = (state_size, action_size)
         self._history: list[EpisodeSummary] = []
         self._bounds = [0]  # transitions before every episode, and before the next
-        states = np.zeros((0, state_size), precision)
-        self._blank = {
-            "obs": states,
-            "actions": np.zeros((0, action_size), precision),
-            "rewards": np.zeros(0, precision),
-            "next_obs": states,
-            "terminated": np.zeros(0, bool),
-        }
-        self._columns = Columns(self._blank)
+        self._held = self._before = 0  # transitions before those held, and the arrays
         self.precision: Precision = precision
+        self._arrays = self._room_for(0)
         self.directory: Path | None = None
         """Where the files of released episodes are."""
 
@@ -109,8 +104,11 @@ class EpisodeMemory:
         Returns:
             The number of the episode, from 1.
         """
-        self._store(self._columns, episode)
-        self._bounds.append(self._columns.end)
+        start, end = self._bounds[-1], self._bounds[-1] + len(episode)
+        if end - self._before > len(self._arrays["rewards"]):
+            self._move(end - self._held)
+        self._write(self._arrays, start - self._before, episode)
+        self._bounds.append(end)
         self._history.append(
             summary or EpisodeSummary(len(episode), episode.executed_return)
         )
@@ -122,14 +120,22 @@ class EpisodeMemory:
         Files of later episodes than the history's, which never counted, stay.
         """
         self.directory = directory
+        assert self._held == self._bounds[-1], "rows that are held have no gap behind"
         for summary in history:
-            self._columns.skip(summary.length)
-            self._bounds.append(self._columns.end)
+            self._bounds.append(self._bounds[-1] + summary.length)
             self._history.append(summary)
+        self._held = self._bounds[-1]
 
     def release(self, before: int) -> None:
-        """Free the arrays of the episodes before a number; their files stay."""
-        self._columns.release(before=self._bounds[min(before, len(self) + 1) - 1])
+        """Free the arrays of the episodes before a number; their files stay.
+
+        The front of an array can't be freed alone: it waits until three quarters are
+        free, or until new rows need room.
+        """
+        self._held = max(self._held, self._bounds[min(before, len(self) + 1) - 1])
+        held = self._bounds[-1] - self._held
+        if len(self._arrays["rewards"]) > max(4 * held, _LEAST_ROOM):
+            self._move(held)
 
     def episode(self, number: int) -> Episode:
         """Return one episode by its number, from 1; a released one from its file."""
@@ -143,7 +149,7 @@ class EpisodeMemory:
                 raise InputError(f"Episode {number} was released, and has no file.")
             length = self._history[number - 1].length
             return load_episode(self.directory, number, length)
-        rows = self._columns.rows(self._bounds[number - 1], self._bounds[number])
+        rows = self._rows(self._bounds[number - 1], self._bounds[number])
         ends = rows.pop("terminated")
         return Episode(**rows, terminated=bool(ends[-1]))
 
@@ -161,103 +167,62 @@ class EpisodeMemory:
         if not self._is_held(first):
             self._recall(first)
         offset, end = self._bounds[first - 1], self._bounds[-1]
-        rows = self._columns.rows(offset, end)
-        return Data(**rows, offset=offset, origin=self)
+        return Data(**self._rows(offset, end), offset=offset, origin=self)
 
     def _recall(self, first: int) -> None:
         """Hold the episodes from ``first`` on again."""
-        columns = Columns(self._blank)
-        columns.skip(self._bounds[first - 1])
+        start = self._bounds[first - 1]
+        arrays = self._room_for(self._bounds[-1] - start)
         for number in range(first, len(self) + 1):
-            self._store(columns, self.episode(number))
-        self._columns = columns
+            self._write(arrays, self._bounds[number - 1] - start, self.episode(number))
+        self._arrays, self._held, self._before = arrays, start, start
 
-    def _store(self, columns: "Columns", episode: Episode) -> None:
+    def _write(
+        self, arrays: dict[str, np.ndarray], place: int, episode: Episode
+    ) -> None:
         sizes = (episode.obs.shape[1], episode.actions.shape[1])
         require(
             sizes == self._sizes and len(episode) > 0,
             f"An episode must have transitions of {self._sizes} states and actions; "
             f"received {len(episode)} of {sizes}.",
         )
-        ends = np.zeros(len(episode), bool)
-        ends[-1] = episode.terminated
-        arrays = {name: getattr(episode, name) for name in _ARRAYS}
-        columns.append({**arrays, "terminated": ends})
+        rows = slice(place, place + len(episode))
+        for name in _ARRAYS:
+            arrays[name][rows] = getattr(episode, name)
+        arrays["terminated"][rows] = False
+        arrays["terminated"][rows.stop - 1] = episode.terminated
 
-    def _is_held(self, number: int) -> bool:
-        return self._bounds[number - 1] >= self._columns.first
+    def _room_for(self, needed: int) -> dict[str, np.ndarray]:
+        """Return arrays with room for twice as many rows as needed.
 
-
-class Columns:
-    """Arrays with a row for each transition, counted from the first there ever was.
-
-    What is handed out is a view, never a copy, and never changes: a row is written
-    once, and more room means new arrays, while the old ones live on in their views.
-    New arrays have room for twice the rows they start with, so that however many rows
-    there are, one more costs the same on average.
-    """
-
-    def __init__(self, blank: Mapping[str, np.ndarray]) -> None:
-        """Start with no rows, of the shapes and types of the columns of ``blank``."""
-        self._arrays = {name: column[:0] for name, column in blank.items()}
-        self._before = 0  # rows before row 0 of the arrays
-        self.first = 0
-        """Number of the oldest row that is held."""
-        self.end = 0
-        """Number of the next row to come."""
-
-    @property
-    def room(self) -> int:
-        """Rows that the arrays have room for, held or not."""
-        return len(next(iter(self._arrays.values())))
-
-    def append(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Write rows behind the newest."""
-        count = len(next(iter(rows.values())))
-        if self.end + count - self._before > self.room:
-            self._move(self.end + count - self.first)
-        for name, array in self._arrays.items():
-            array[self._place(self.end, self.end + count)] = rows[name]
-        self.end += count
-
-    def skip(self, count: int) -> None:
-        """Count rows that were never here, behind no row that is."""
-        assert self.first == self.end, "rows that are held can't be followed by a gap"
-        self.end += count
-        self.first = self.end
-
-    def release(self, before: int) -> None:
-        """Give back the rows before a number.
-
-        The front of an array can't be freed alone: it waits until three quarters are
-        free, or until new rows need room.
+        Room that is not used yet costs no memory: the system gives it page by page.
         """
-        self.first = max(self.first, before)
-        held = self.end - self.first
-        if self.room > max(4 * held, _LEAST_ROOM):
-            self._move(held)
+        states, actions = self._sizes
+        shapes = ((states,), (actions,), (), (states,))
+        count = max(2 * needed, _LEAST_ROOM)
+        arrays = {
+            name: np.empty((count, *shape), self.precision)
+            for name, shape in zip(_ARRAYS, shapes, strict=True)
+        }
+        return {**arrays, "terminated": np.empty(count, bool)}
 
-    def rows(self, first: int, end: int) -> dict[str, np.ndarray]:
+    def _move(self, needed: int) -> None:
+        """Move the rows that are held into new arrays."""
+        arrays = self._room_for(needed)
+        for name, rows in self._rows(self._held, self._bounds[-1]).items():
+            arrays[name][: len(rows)] = rows
+        self._arrays, self._before = arrays, self._held
+
+    def _rows(self, first: int, end: int) -> dict[str, np.ndarray]:
         """Return rows ``first`` … ``end`` − 1 of every column, read-only."""
-        assert self.first <= first <= end <= self.end, "these rows are not held"
-        views = {name: a[self._place(first, end)] for name, a in self._arrays.items()}
+        rows = slice(first - self._before, end - self._before)
+        views = {name: array[rows] for name, array in self._arrays.items()}
         for view in views.values():
             view.setflags(write=False)
         return views
 
-    def _place(self, first: int, end: int) -> slice:
-        return slice(first - self._before, end - self._before)
-
-    def _move(self, needed: int) -> None:
-        """Move the rows that are held into new arrays with room for twice ``needed``.
-
-        Room that is not used yet costs no memory: the system gives it page by page.
-        """
-        room, moved = max(2 * needed, _LEAST_ROOM), {}
-        for name, old in self.rows(self.first, self.end).items():
-            moved[name] = np.empty((room, *old.shape[1:]), old.dtype)
-            moved[name][: len(old)] = old
-        self._arrays, self._before = moved, self.first
+    def _is_held(self, number: int) -> bool:
+        return self._bounds[number - 1] >= self._held
 
 
 def save_episode(

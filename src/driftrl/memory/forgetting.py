@@ -5,10 +5,13 @@ a method ``first_retained(n, evidence)`` that returns m(n); if m(n) = n, there i
 nothing to learn from.  It must be a function of n, the evidence and its own settings
 alone: then a resumed run equals an uninterrupted one.  Nothing is ever deleted.
 
-A rule may also have, where the defaults don't fit (see the functions of these names)::
+A rule may also have, where the defaults don't fit::
 
-    max_transitions(episodes, steps)   how many transitions it can retain at once
-    turns_over(n, evidence)            whether its clock comes round before episode n
+    max_transitions(episodes, steps)   how many transitions it can retain at once:
+                                       by default, all
+    turns_over(n, evidence)            whether its clock comes round before episode n,
+                                       which soft resets keep: by default when m(n)
+                                       changes
     decide(n, evidence)                m(n) and why, as a ``Decision``; it replaces
                                        first_retained and turns_over
 
@@ -31,15 +34,13 @@ from typing import (
     runtime_checkable,
 )
 
-from driftrl.errors import at_least, require, shown, unknown_name
+from driftrl.errors import at_least, positive, require, shown, unknown_name
 from driftrl.types import Episode, EpisodeRecord
 
 if TYPE_CHECKING:
     from driftrl.memory.adaptive import Stretch
 
 Unit = Literal["episodes", "transitions"]
-Index = Literal["algorithm", "text"]
-Scheme = Literal["reset", "window"]
 
 ENDLESS = 10**6
 """Episodes of a run that never ends, for ``max_transitions``."""
@@ -129,13 +130,30 @@ class ForgettingRule(Protocol):
 
 
 def decide(rule: ForgettingRule, n: int, evidence: Evidence) -> Decision:
-    """Return m(n) of a rule, whether its clock came round, and why."""
-    method = getattr(rule, "decide", None)
-    if method is not None:
-        decision = method(n, evidence)
-        return replace(decision, first=_checked(rule, n, decision.first))
-    over = turns_over(rule, n, evidence)
-    return Decision(checked_first_retained(rule, n, evidence), over)
+    """Return m(n) of a rule, whether its clock came round, and why.
+
+    Raises:
+        InputError: m(n) is not an integer from 1 to n.
+    """
+    method: Any = getattr(rule, "decide", None)
+    decision = None if method is None else method(n, evidence)
+    m: Any = decision.first if decision else rule.first_retained(n, evidence)
+    require(
+        _is_integer(m, 1) and int(m) <= n,
+        f"The forgetting rule {rule!r} returned {shown(m)} as the first episode to "
+        f"learn from at episode {n}; it must be an integer from 1 to {n}.",
+    )
+    decision = decision or Decision(int(m), _turns_over(rule, n, m, evidence))
+    return replace(decision, first=int(m))
+
+
+def _turns_over(rule: ForgettingRule, n: int, m: Any, evidence: Evidence) -> bool:
+    """Return whether a rule's clock comes round: by default whenever m(n) changes."""
+    if n == 1:
+        return False
+    if method := getattr(rule, "turns_over", None):
+        return bool(method(n, evidence))
+    return bool(rule.first_retained(n - 1, evidence.before(n - 1)) != m)
 
 
 def replay(rule: ForgettingRule, episodes: Sequence[Episode]) -> list[Decision]:
@@ -149,24 +167,6 @@ def replay(rule: ForgettingRule, episodes: Sequence[Episode]) -> list[Decision]:
         decisions.append(decide(rule, n, Evidence.of(history, episodes[: n - 1])))
         columns = decisions[-1].columns
     return decisions
-
-
-def checked_first_retained(rule: ForgettingRule, n: int, evidence: Evidence) -> int:
-    """Return m(n) of a rule.
-
-    Raises:
-        InputError: It is not an integer from 1 to n.
-    """
-    return _checked(rule, n, rule.first_retained(n, evidence))
-
-
-def _checked(rule: ForgettingRule, n: int, m: Any) -> int:
-    require(
-        _is_integer(m, 1) and int(m) <= n,
-        f"The forgetting rule {rule!r} returned {shown(m)} as the first episode to "
-        f"learn from at episode {n}; it must be an integer from 1 to {n}.",
-    )
-    return int(m)
 
 
 def max_transitions(rule: ForgettingRule, episodes: int, steps: int) -> int:
@@ -185,22 +185,6 @@ def max_transitions(rule: ForgettingRule, episodes: int, steps: int) -> int:
         "must be an integer, at least 0.",
     )
     return min(everything, int(most))
-
-
-def turns_over(rule: ForgettingRule, n: int, evidence: Evidence) -> bool:
-    """Return whether a rule's clock comes round before episode n; soft resets keep it.
-
-    By default it does whenever m(n) changes.
-    """
-    if n == 1:
-        return False
-    if hasattr(rule, "decide"):
-        return decide(rule, n, evidence).turned_over
-    method = getattr(rule, "turns_over", None)
-    if method is not None:
-        return bool(method(n, evidence))
-    before = checked_first_retained(rule, n - 1, evidence.before(n - 1))
-    return checked_first_retained(rule, n, evidence) != before
 
 
 @dataclass(frozen=True)
@@ -234,23 +218,15 @@ class Reset:
     """Reset period H, at least 1."""
     unit: Unit = "episodes"
     """What the period counts."""
-    index: Index = "algorithm"
-    """Whether resets fall as in the algorithm or as in the text of the paper."""
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        require(
-            self.unit == "episodes" or self.index == "algorithm",
-            "Forgetting rule 'reset': index 'text' is defined for periods counted in "
-            "episodes only; received unit 'transitions'.",
-        )
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
         if self.unit == "transitions":
             return _last_reset(_lengths_before(n, evidence), self.period)
-        last = self.period * ((n - 1) // self.period)
-        return last + 1 if self.index == "text" else max(1, last)
+        return max(1, self.period * ((n - 1) // self.period))
 
     def max_transitions(self, episodes: int, steps: int) -> int:
         """Return what a period holds."""
@@ -298,39 +274,29 @@ class Doubling:
     """Forget as the bound asks when the length of the run is unknown.
 
     H ∝ γ^{1/4}·√N needs N.  The doubling trick (Besson & Kaufmann) cuts the run into
-    epochs of ℓ, 2ℓ, 4ℓ, … episodes and takes for each the span of its own length L_i::
+    epochs of 1, 2, 4, … episodes and takes for each the span of its own length L_i::
 
-        p_i = min(L_i, ⌈c·√L_i⌉),   L_i = ℓ·2^i
+        p_i = min(L_i, ⌈c·√L_i⌉),   L_i = 2^i
 
     c stands for γ^{1/4}, which grows like a power of a logarithm.  A regret of order
     L_i^{3/4} in every epoch adds up to at most 1/(1 − 2^{−3/4}) ≈ 2.5 times N^{3/4}.
 
-    With resets every epoch begins anew, as the trick says, and resets come every p_i
-    episodes in it.  As in Algorithm 1, the episode just collected is kept, so that no
-    policy is without data: with e the first episode of the epoch
-    m(n) = max(1, e−1 + p_i·⌊(n−e)/p_i⌋).
-
-    A window need not begin anew.  The proof asks of the buffer only that no more than p
-    episodes are in it, and so a wider window slides on with what the narrower one still
-    held: m(n) = max(1, e−1−p_{i−1}, n−p_i).
+    With resets every epoch begins anew with the episode just collected, and they come
+    every p_i episodes in it: with e the first episode of the epoch
+    m(n) = max(1, e−1 + p_i·⌊(n−e)/p_i⌋).  The proof asks only that no more than p_i are
+    in the buffer, so a window slides on: m(n) = max(1, e−1−p_{i−1}, n−p_i).
     """
 
     kind: ClassVar[str] = "doubling"
 
     factor: float = 1.0
     """Factor c of √L_i, above 0; larger ones forget less."""
-    first_epoch: int = 1
-    """Length ℓ of the first epoch in episodes, at least 1."""
-    scheme: Scheme = "reset"
+    scheme: Literal["reset", "window"] = "reset"
     """Whether each epoch has resets or a window."""
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        require(
-            isinstance(self.factor, int | float) and 0 < self.factor < math.inf,
-            "Forgetting rule 'doubling': factor must be a finite number above 0; "
-            f"received {self.factor!r}.",
-        )
+        positive("forgetting.factor", self.factor)
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
@@ -347,20 +313,19 @@ class Doubling:
 
     def turns_over(self, n: int, evidence: Evidence) -> bool:
         """Return whether it forgets, or has collected what the window holds."""
-        if self.scheme == "reset":
-            m = self.first_retained
-            return m(n, evidence) != m(n - 1, evidence)
         epoch, start = self.epoch(n)
-        return (n - start) % self.span(epoch) == 0
+        if self.scheme == "window":
+            return (n - start) % self.span(epoch) == 0
+        return self.first_retained(n, evidence) != self.first_retained(n - 1, evidence)
 
     def epoch(self, n: int) -> tuple[int, int]:
         """Return the number i of episode n's epoch, from 0, and its first episode."""
-        epoch = ((n - 1) // self.first_epoch + 1).bit_length() - 1
-        return epoch, self.first_epoch * (2**epoch - 1) + 1
+        epoch = n.bit_length() - 1
+        return epoch, 2**epoch
 
     def span(self, epoch: int) -> int:
         """Return p_i, the most episodes that are learned from at once in epoch i."""
-        length = self.first_epoch * 2**epoch
+        length = 2**epoch
         return min(length, math.ceil(self.factor * math.sqrt(length)))
 
 

@@ -1,6 +1,7 @@
 """The tasks of the paper: one row each, as data.
 
 A row says what drifts, how long an episode is, and the settings that a run starts from.
+Where the paper is silent, docs/mujoco.md and docs/rccar.md say what was chosen.
 """
 
 from driftrl.config.deep import (
@@ -80,7 +81,7 @@ RCCAR = Task(
     gymnasium_id="driftrl/RCCar-v0",
     state_size=13,
     action_size=2,
-    starts=("away", "anywhere"),
+    starts=("away",),
     nominal=1.0,
     drift=Geometric(
         theta_max=1.0, theta_min=_FADED, ratio=_FADED ** (1 / _FADING), start=14
@@ -114,26 +115,10 @@ RCCAR = Task(
     ),
     # The policy explores while it learns; what it would do is the measure.
     evaluation=EvaluationConfig(episodes=1),
-    varied=True,
     minutes=3.5,
-    notes="The paper drives a car on the floor; this is its published simulator, with "
-    "a Runge-Kutta method that is one. 'Exponentially to 25 % over three episodes' is "
-    "a constant factor: 63, 40 and 25 % in episodes 15, 16 and 17. The throttle alone "
-    "is scaled, and the reward charges for the command, so that its price does not "
-    "change. Where the paper is silent: 200 decisions at 30 a second, commands "
-    "that arrive three late, noise and start are those of the car's owners; networks "
-    "are of their size (64 units), and the paper's own are of 256. Its owners know the "
-    "reward, and so does this agent; λ = 0.05, γ = 0.95 and w = 7 were chosen here. "
-    "environment.specimen = 1, 2, … are cars drawn from the ranges of its simulator.",
 )
 
 _STEPS = 1000  # of the environment, in an episode that runs its full time
-_NO_END = (
-    "A fall does not end an episode, in training, evaluation and oracle alike: it "
-    "only costs the reward for being upright. The paper does not say; its authors' "
-    "code trains so, and judges some machines with an end, which is "
-    "environment.terminates = true here."
-)
 
 
 def _environment(repeat: int, *, terminates: bool = False) -> EnvironmentConfig:
@@ -195,7 +180,6 @@ MUJOCO_TASKS = (
         minutes=340,
         environment=_environment(2),
         agent=_agent(horizon=5, ends=False),
-        notes="The paper runs a = 0.002, 0.005 and 0.007; 0.005 is the default here.",
     ),
     _task(
         "hopper",
@@ -211,8 +195,6 @@ MUJOCO_TASKS = (
         environment=_environment(2),
         agent=_agent(policy=2, ends=False),
         may_end=True,
-        notes="The paper runs a = 0.002, 0.005 and 0.007; 0.005 is the default here. "
-        + _NO_END,
     ),
     _task(
         "double-pendulum",
@@ -230,12 +212,6 @@ MUJOCO_TASKS = (
         environment=_environment(1, terminates=True),
         agent=_agent(model=2, ends=True),
         may_end=True,
-        notes="A fall ends the episode, as in Gymnasium: without an end it becomes "
-        "another task, to swing up two hanging poles. The paper does not say; its "
-        "authors' code trains without an end, at a penalty of 10 a step, and judges "
-        "with one. As episodes have any length then, the schedule counts decisions "
-        "and H and w count transitions: 1000 for an episode of the paper. Gymnasium's "
-        "v5 leaves out two observations of v4 that are always 0: 9 instead of 11.",
     ),
     _task(
         "walker2d",
@@ -251,7 +227,6 @@ MUJOCO_TASKS = (
         environment=_environment(2),
         agent=_agent(ends=False),
         may_end=True,
-        notes=_NO_END,
     ),
     _task(
         "ant",
@@ -268,10 +243,6 @@ MUJOCO_TASKS = (
         environment=_environment(2),
         agent=_agent(ends=False),
         may_end=True,
-        notes="Contact forces are not observed, as in the paper; the variant "
-        "'contacts' observes them. The paper repeats actions twice, its authors' code "
-        "does not. Gymnasium's v5 counts a cost of contacts that v4 left out. "
-        + _NO_END,
     ),
     _task(
         "humanoid",
@@ -290,13 +261,6 @@ MUJOCO_TASKS = (
         environment=_environment(2, terminates=True),
         agent=_agent(width=512, ends=True),
         may_end=True,
-        notes="A fall ends the episode, which makes episodes of any length: the "
-        "schedule counts decisions and H and w count transitions. The paper's n_start "
-        "= 2000 and a = 3e-6 can't both be episodes; its authors' code decays by 3e-6 "
-        "a decision after a million, which are 2000 times 1000 steps of the "
-        "environment. Gymnasium's v5 leaves out 28 observations of v4 that are always "
-        "0: 348 instead of 376. The variant 'joints' observes positions and speeds "
-        "alone.",
     ),
     _task(
         "humanoid-standup",
@@ -312,9 +276,6 @@ MUJOCO_TASKS = (
         minutes=550,
         environment=_environment(2),
         agent=_agent(ends=False),
-        notes="The paper repeats actions twice, its authors' code does not. "
-        "Gymnasium's v5 leaves out 28 observations of v4 that are always 0. The "
-        "variant 'joints' observes positions and speeds alone.",
     ),
 )
 

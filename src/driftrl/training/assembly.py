@@ -38,11 +38,11 @@ def make_agent(config: RunConfig, functions: TaskFunctions | None = None) -> Age
     agent = _learning_agent(config, functions)
     if not config.initial.controller:
         return agent
-    require(
-        isinstance(agent, ModelBasedAgent),
-        "A learner with an initial controller compares policies in its model: choose "
-        "agent.kind = 'ensemble'.",
-    )
+    if not isinstance(agent, ModelBasedAgent):
+        raise InputError(
+            "A learner with an initial controller compares policies in its model: "
+            "choose agent.kind = 'ensemble'."
+        )
     return GuidedAgent(agent, _initial_controller(config), config.initial)
 
 

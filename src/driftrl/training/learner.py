@@ -298,6 +298,7 @@ class Learner:
         episode = Episode(rows[:-1], actions, rewards, rows[1:], bool(terminated))
         self._repeat_online(episode)
         self._unlearned = (episode, theta)
+        self._added(episode)
         return episode
 
     def learn(
@@ -319,18 +320,13 @@ class Learner:
         Returns:
             The row of episode n.
         """
-        if self._unlearned is None:
-            raise InputError(
-                f"There is nothing to learn from: episode {self.number} has not ended. "
-                "end_episode() comes first."
-            )
+        episode, theta = self._require_ended()
         require(
             updates is None or seconds is None,
             "learn() takes updates or seconds, not both.",
         )
         at_least("updates", updates or 0, 0)
         at_least("seconds", seconds or 0.0, 0)
-        episode, theta = self._unlearned
         if self._record is None:  # else the last call was interrupted after this
             self._record = self._row(episode, theta, return_eval)
             self.memory.append(episode, EpisodeSummary.of(self._record))
@@ -338,7 +334,14 @@ class Learner:
         self.state, self.decision, self.policy = learned
         record = replace(self._record, wall_s=time.perf_counter() - self._began)
         self._unlearned = self._record = None
+        self._learned_from(record, episode)
         return record
+
+    def _added(self, episode: Episode) -> None:
+        """Do what follows an episode that something else drove: nothing here."""
+
+    def _learned_from(self, record: EpisodeRecord, episode: Episode) -> None:
+        """Do what follows an episode that was learned from: nothing here."""
 
     def _learned(
         self,
@@ -420,6 +423,14 @@ class Learner:
             f"Episode {self.number} has ended and was not learned from yet: learn() "
             "comes first; learn(updates=0) takes it in as it is.",
         )
+
+    def _require_ended(self) -> tuple[Episode, float]:
+        if self._unlearned is None:
+            raise InputError(
+                f"There is nothing to learn from: episode {self.number} has not ended. "
+                "end_episode() comes first."
+            )
+        return self._unlearned
 
     def _require_unfinished(self, transitions: list[Transition]) -> None:
         last = transitions[-1] if transitions else None

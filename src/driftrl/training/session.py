@@ -162,11 +162,6 @@ class Session(Learner):
         """Where episode n is on the clocks of an environment."""
         return {"episode": self.number, "steps": sum(self.memory.lengths)}
 
-    def begin_episode(self) -> int:
-        """Begin episode n and return n."""
-        self._require_open()
-        return super().begin_episode()
-
     def end_episode(
         self,
         *,
@@ -199,22 +194,8 @@ class Session(Learner):
         assert self._unlearned is not None
         return Pending(*self._unlearned, self.machine, self._events)
 
-    def add_episode(
-        self,
-        obs: Float[np.ndarray, "T1 S"],
-        actions: Float[np.ndarray, "T A"],
-        rewards: Float[np.ndarray, " T"],
-        *,
-        terminated: bool = False,
-        theta: float = math.nan,
-    ) -> Episode:
-        """Store an episode that something else drove; see ``Learner.add_episode``.
-
-        Observations far outside of such episodes are warned of later.
-        """
-        self._require_open()
-        ended = {"terminated": terminated, "theta": theta}
-        episode = super().add_episode(obs, actions, rewards, **ended)
+    def _added(self, episode: Episode) -> None:
+        """Store it, and its range: observations far outside are warned of later."""
         seen = [episode.obs, episode.next_obs[-1:]]
         seen = np.concatenate(seen if self._logged is None else [*seen, self._logged])
         logged = np.stack([seen.min(axis=0), seen.max(axis=0)])
@@ -222,29 +203,12 @@ class Session(Learner):
             self._files.save_logged_range(logged)
             self._logged = logged
         self._files.save_pending(self.number, self._pending)
-        return episode
 
-    def learn(
-        self,
-        *,
-        updates: int | None = None,
-        seconds: float | None = None,
-        return_eval: float | None = None,
-    ) -> EpisodeRecord:
-        """Learn π_{n+1} as ``Learner.learn`` does, and store row and checkpoint."""
-        self._require_open()
-        require(
-            not self.config.background,
-            "With background = true, learn_beside() takes the place of learn().",
-        )
-        ended = self._pending if self._unlearned else None
-        record = super().learn(
-            updates=updates, seconds=seconds, return_eval=return_eval
-        )
-        assert ended is not None
+    def _learned_from(self, record: EpisodeRecord, episode: Episode) -> None:
+        """Store row and checkpoint."""
+        ended = Pending(episode, record.theta, self.machine, self._events)
         self._files.append(record, ended, self.state, self.decision)
         self._warn_of_no_data(record)
-        return record
 
     def learn_beside(self) -> EpisodeRecord | None:
         """Learn from segment n in a thread, while segment n + 1 runs.
@@ -341,7 +305,6 @@ class Session(Learner):
             rule: Any object with ``first_retained``, or the kind or import path of one
                 that needs no settings.
         """
-        self._require_open()
         self._require_learned()
         changes = {"forgetting": {"kind": rule} if isinstance(rule, str) else rule}
         new = overridden(self.config, changes).forgetting
@@ -414,6 +377,18 @@ class Session(Learner):
             )
         self._is_far |= is_far
         return obs
+
+    def _require_learned(self) -> None:
+        self._require_open()
+        super()._require_learned()
+
+    def _require_ended(self) -> tuple[Episode, float]:
+        self._require_open()
+        require(
+            not self.config.background,
+            "With background = true, learn_beside() takes the place of learn().",
+        )
+        return super()._require_ended()
 
     def _require_open(self) -> None:
         require(
