@@ -136,3 +136,14 @@ def test_a_finished_run_whose_last_row_is_torn_is_resumed(tmp_path: Path) -> Non
     engine = ScriptedEngine({0: [["finish"]]})
     assert play(engine, tmp_path) == {}
     assert engine.started == [0]
+
+
+def test_published_records_without_checkpoints_count_as_finished(
+    tmp_path: Path,
+) -> None:
+    for run, rows in zip(RUNS, ("{}\n{}\n{}\n", "{}\n{}\n"), strict=True):
+        (tmp_path / run.name).mkdir()
+        (tmp_path / run.name / "episodes.jsonl").write_text(rows)
+    engine = ScriptedEngine({1: [["finish"]]})
+    assert play(engine, tmp_path) == {}
+    assert engine.started == [1]

@@ -179,8 +179,14 @@ def run_all(
 
 
 def _resumable_after(directory: Path) -> int:
-    """Return the episodes that have both a checkpoint and all their rows."""
-    return min(episodes_done(directory), complete_rows(directory / RECORDS_FILE))
+    """Return the episodes that have both a checkpoint and all their rows.
+
+    Published records have no checkpoints: there, rows count.
+    """
+    rows = complete_rows(directory / RECORDS_FILE)
+    if not (directory / "checkpoint").is_dir():
+        return rows
+    return min(episodes_done(directory), rows)
 
 
 def _start(engine: Engine, batch: Sequence[RunConfig], out: Path) -> list[_ActiveRun]:
