@@ -146,38 +146,6 @@ def test_files_that_are_refused_with_a_sentence(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04", b"\x93NUMPY"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "p.npz").write_bytes(content)
-    with pytest.raises(PolicyError, match=r"p\.npz"):
-        load_policy(tmp_path / "p.npz")
-
-
-def test_no_truncation_goes_unnoticed(tmp_path: Path) -> None:
-    whole, path = to_bytes(BOUNDED), tmp_path / "p.npz"
-    for length in range(0, len(whole), 13):
-        path.write_bytes(whole[:length])
-        with pytest.raises(PolicyError):
-            load_policy(path)
-
-
-def test_a_flipped_bit_is_noticed_or_does_not_matter(tmp_path: Path) -> None:
-    whole, path, noticed = to_bytes(BOUNDED), tmp_path / "p.npz", 0
-    obs = np.array([0.3, -0.2, 0.9])
-    for place in range(0, len(whole), 7):
-        torn = bytearray(whole)
-        torn[place] ^= 1 << (place % 8)
-        path.write_bytes(torn)
-        try:
-            read = load_policy(path)
-        except PolicyError:
-            noticed += 1
-        else:
-            # Such as the date of an entry, which nobody reads.
-            np.testing.assert_array_equal(read.command(obs), BOUNDED.command(obs))
-    assert noticed > len(whole) / 7 / 2
-
-
 # ---- one file, NumPy alone -----------------------------------------------------------
 
 
