@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import io
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,13 @@ import numpy as np
 import pytest
 
 import driftrl.exported
-from driftrl.exported import Policy, PolicyError, load_policy, to_bytes
+from driftrl.exported import (
+    Policy,
+    PolicyError,
+    load_policy,
+    read_arrays,
+    to_bytes,
+)
 
 SOURCE = Path(str(driftrl.exported.__file__))
 RNG = np.random.default_rng(0)
@@ -147,6 +154,15 @@ def test_files_that_are_refused_with_a_sentence(
 
 
 # ---- one file, NumPy alone -----------------------------------------------------------
+
+
+def test_a_bit_that_hides_an_array_is_noticed() -> None:
+    content = bytearray(to_bytes(BOUNDED))
+    # The comment of the third entry then reaches over those behind it.
+    third = [m.start() for m in re.finditer(b"PK\x01\x02", content)][2]
+    content[third + 33] ^= 32
+    with pytest.raises(ValueError, match="not listed"):
+        read_arrays(bytes(content))
 
 
 def test_it_imports_numpy_and_the_standard_library_alone() -> None:

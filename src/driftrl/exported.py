@@ -247,6 +247,9 @@ def read_arrays(content: bytes) -> dict[str, np.ndarray]:
         raise ValueError("it is no archive")  # NumPy would advise to unpickle it
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         members = archive.zip.infolist()
+        # Counted 12 bytes before the end: a flipped bit before that can hide some.
+        if int.from_bytes(content[-12:-10], "little") != len(members):
+            raise ValueError("some of its arrays are not listed")
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("the archive is compressed")
         if sum(member.file_size for member in members) > len(content):
