@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test test-slow check docs bench clean always
-.PHONY: test-browser test-ray test-slurm test-track
+.PHONY: test-browser test-ray test-slurm test-track test-chaos
 
 VENV := .venv
 RUN := $(VENV)/bin
@@ -16,6 +16,8 @@ help:
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-browser, test-ray, test-slurm, test-track: those that need a browser,"
 	@echo "                a cluster on this machine, or a tracker; each installs it"
+	@echo "make test-chaos kills, full disks, damaged files at random, a quarter of an hour"
+	@echo "                (ARGS='--chaos-seed 7 -k gp' repeats, --chaos-scale 0.1 is shorter)"
 	@echo "make check      lint, format and types"
 	@echo "make docs       the site, into build/docs"
 	@echo "make bench      speed of this machine and of the learner on it"
@@ -30,7 +32,7 @@ demo: $(VENV)/.core
 test test-%: export OMP_NUM_THREADS = 1
 test test-%: export OPENBLAS_NUM_THREADS = 1
 
-QUICK := not (slow or browser or ray or slurm or track)
+QUICK := not (slow or browser or ray or slurm or track or chaos)
 test: $(VENV)/.dev
 	@$(RUN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
 	  -m "$(QUICK)" $(ARGS)
@@ -51,6 +53,10 @@ test-slurm: $(VENV)/.slurm
 
 test-track: $(VENV)/.track
 	@$(RUN)/python -m pytest -m track --timeout 300 $(ARGS)
+
+# The seed is printed; the table comes at the end.
+test-chaos: $(VENV)/.dev
+	@$(RUN)/python -m pytest -n auto tests/chaos $(ARGS)
 
 # All three report before it fails.  The variable stops pyright from asking the network for its newest version.
 check: export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1

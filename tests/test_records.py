@@ -172,18 +172,6 @@ def test_damage_is_reported_with_file_and_line(tmp_path: Path, damage: bytes) ->
     assert isinstance(error, CorruptFile)
 
 
-def test_no_changed_digit_goes_unnoticed(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
-    content = encode_record(record(1, model_error=1 / 3, wall_s=0.0)) + "\n"
-    content = content.replace('"wall_s": 0.0, ', "")
-    for place, letter in enumerate(content):
-        if letter.isdigit():
-            other = str((int(letter) + 1) % 10)
-            path.write_text(content[:place] + other + content[place + 1 :])
-            with pytest.raises(CorruptFile):
-                read_records(path)
-
-
 def test_records_of_other_versions_are_read(tmp_path: Path) -> None:
     path = tmp_path / "episodes.jsonl"
     later = ("predictive_loss", "soft_reset", "temperature", "entropy", "q")

@@ -5,6 +5,7 @@ line prints the message alone and exits with the ``exit_status`` of the type.
 """
 
 import difflib
+import errno
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -41,6 +42,17 @@ class RobotUnavailable(DriftrlError):
 
 class CorruptFile(DriftrlError):
     """A file of a run is damaged, and nothing older can stand in for it."""
+
+
+def advice(error: OSError) -> str:
+    """Return what the system refused, where, and what to do."""
+    path = f" ({error.filename})" if error.filename else ""
+    refused = f"{error.strerror or error}{path}. Finished episodes are kept."
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if path and not full:
+        return f"{refused} Choose another directory (--out), or fix this one."
+    remedy = "Free some space" if full else "Fix the cause"
+    return f"{refused} {remedy}, then run the same command again (`run` with --resume)."
 
 
 def unknown_name(kind: str, received: Any, known: Iterable[str]) -> InputError:

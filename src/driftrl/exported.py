@@ -12,6 +12,7 @@ This file stands by itself: copy it to the robot, beside what
 """
 
 import io
+import math
 import zipfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -198,7 +199,7 @@ def to_bytes(learned: Policy | Model) -> bytes:
 def _load(path: Path, kind: Any) -> Any:
     data = path.read_bytes()
     try:
-        stored = _arrays(data)
+        stored = read_arrays(data)
         if (version := stored.pop("version")) != VERSION:
             raise ValueError(f"it has format {version}, and this reader {VERSION}")
         layers = range(int(stored.pop("layers")))
@@ -233,11 +234,35 @@ def _try(model: Model) -> None:
         raise ValueError("its layers do not fit one another")
 
 
-def _arrays(data: bytes) -> dict[str, np.ndarray]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if (torn := archive.testzip()) is not None:
-            raise zipfile.BadZipFile(f"the sum of {torn} does not match")
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+def read_arrays(content: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of an archive that ``numpy.savez`` has written.
+
+    They are not larger in memory than in their file: what is compressed, or says that
+    it is larger, is refused unread.
+
+    Raises:
+        Exception: Of many types, if the archive is damaged.
+    """
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise ValueError("it is no archive")  # NumPy would advise to unpickle it
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        members = archive.zip.infolist()
+        # Counted 12 bytes before the end: a flipped bit before that can hide some.
+        if int.from_bytes(content[-12:-10], "little") != len(members):
+            raise ValueError("some of its arrays are not listed")
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("the archive is compressed")
+        if sum(member.file_size for member in members) > len(content):
+            raise ValueError("the archive says that it is larger than its file")
+        if (torn := archive.zip.testzip()) is not None:
+            raise ValueError(f"the checksum of {torn} does not match")
+        for member in members:
+            with archive.zip.open(member) as file:
+                if np.lib.format.read_magic(file) != (1, 0):
+                    raise ValueError(f"{member.filename} has an unknown format")
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+                if math.prod(shape) * dtype.itemsize > member.file_size:
+                    raise ValueError(f"{member.filename} says that it is larger")
         return {name: archive[name] for name in archive.files}
 
 

@@ -1,12 +1,8 @@
-"""Files that a power cut leaves old or new, never half; arrays that fit in memory."""
+"""Files that a power cut leaves old or new, never half."""
 
-import io
 import os
 import secrets
-import zipfile
 from pathlib import Path
-
-import numpy as np
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -50,27 +46,6 @@ def remove_leftovers(directory: Path) -> None:
     """
     for temporary in directory.glob(".*.tmp"):
         temporary.unlink(missing_ok=True)
-
-
-def read_arrays(content: bytes) -> dict[str, np.ndarray]:
-    """Return the arrays of an archive that ``numpy.savez`` has written.
-
-    It is not larger in memory than in its file: a compressed archive is refused unread.
-
-    Raises:
-        Exception: Of many types, if the archive is damaged.
-    """
-    if not zipfile.is_zipfile(io.BytesIO(content)):
-        raise ValueError("it is no archive")  # NumPy would advise to unpickle it
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        members = archive.zip.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("the archive is compressed")
-        if sum(member.file_size for member in members) > len(content):
-            raise ValueError("the archive says that it is larger than its file")
-        if archive.zip.testzip() is not None:
-            raise ValueError("a checksum does not match")
-        return {name: archive[name] for name in archive.files}
 
 
 def shipped(directory: str) -> Path:

@@ -253,7 +253,7 @@ def test_problems_that_have_not_started_are_known(tmp_path: Path) -> None:
     write(tmp_path, "a", "a=1", **decays(1.0))
     write(tmp_path, "a", "a=2", returns=[], **decays(2.0))
     assert read_results(tmp_path, oracle="none").not_started == ("a=2",)
-    with pytest.raises(InputError, match="No run has recorded"):
+    with pytest.raises(InputError, match="has recorded an episode"):
         driftrl.load(next(tmp_path.glob("*2.0*")))
 
 

@@ -5,7 +5,6 @@ compared.  Anything else that differs between two runs is part of their method.
 """
 
 import json
-import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,8 @@ import numpy as np
 import polars
 
 from driftrl.analysis.names import first_few, natural_key
-from driftrl.errors import DriftrlError, counted, require
+from driftrl.config.toml import read_toml
+from driftrl.errors import DriftrlError, InputError, counted, require
 from driftrl.oracles.table import (
     Oracle,
     Progress,
@@ -119,7 +119,8 @@ def read_results(
     notes += _version_notes([loaded.run for loaded in runs])
     runs = _with_problems(runs)
     started = {loaded.problem for loaded in runs if loaded.run.records}
-    require(bool(started), "No run has recorded an episode yet.")
+    named = ", ".join(map(str, directories))
+    require(bool(started), f"No run in {named} has recorded an episode yet.")
     frame, origins = _with_optimum(_frame(runs), runs, oracle, progress)
     known = dict.fromkeys(loaded.problem for loaded in runs)
     return Results(
@@ -181,7 +182,7 @@ def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
 def planned_names(directory: Path) -> list[str]:
     """Return the names of a study's runs, as far as its file gives them."""
     try:
-        table = tomllib.loads((directory / STUDY_FILE).read_bytes().decode())
+        table = read_toml(directory / STUDY_FILE)
         names = []
         for seed in table.get("seeds", []):
             for variant in table.get("variants") or [{}]:
@@ -190,7 +191,7 @@ def planned_names(directory: Path) -> list[str]:
                 methods = variant.get("methods") or table.get("methods", [])
                 names += [f"{task}-{method}{middle}-s{seed}" for method in methods]
         return names
-    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+    except (InputError, ValueError, TypeError, AttributeError, KeyError):
         return []  # no study, or none that could have been run
 
 

@@ -11,7 +11,6 @@ import json
 import math
 import re
 import shlex
-import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +53,8 @@ from driftrl.analysis.style import (
     percent,
     problem_name,
 )
-from driftrl.errors import CorruptFile, counted, require
+from driftrl.config.toml import read_toml
+from driftrl.errors import counted, require
 from driftrl.io import write_atomically
 from driftrl.oracles.table import Oracle, Progress
 from driftrl.records import COLUMNS, Run
@@ -136,10 +136,7 @@ def _source(name: str, directory: Path) -> dict[str, str]:
     """Return what the study file of a directory of results says."""
     path = directory / STUDY_FILE
     text = path.read_bytes().decode(errors="replace") if path.is_file() else ""
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:
-        raise CorruptFile(f"{path} is not valid TOML: {error}.") from error
+    table = read_toml(path) if text else {}
     out = f"runs/{directory.resolve().name}"
     return {
         "name": name,

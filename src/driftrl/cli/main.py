@@ -3,13 +3,12 @@
 Exit status: 0 done, 1 a run failed, 2 bad input, 130 stopped by Ctrl-C.
 """
 
-import errno
 import importlib
 import os
 import sys
 
 import driftrl
-from driftrl.errors import DriftrlError, unknown_name
+from driftrl.errors import DriftrlError, advice, unknown_name
 from driftrl.plugins import add_search_directory
 from driftrl.training.process import prepare
 
@@ -52,19 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"driftrl: {_advice(error)}", file=sys.stderr)
+        print(f"driftrl: {advice(error)}", file=sys.stderr)
         return 1
-
-
-def _advice(error: OSError) -> str:
-    """Return what the system refused, where, and what to do."""
-    path = f" ({error.filename})" if error.filename else ""
-    refused = f"{error.strerror or error}{path}. Finished episodes are kept."
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if path and not full:
-        return f"{refused} Choose another directory (--out), or fix this one."
-    remedy = "Free some space" if full else "Fix the cause"
-    return f"{refused} {remedy}, then run the same command again (`run` with --resume)."
 
 
 def _dispatch(argv: list[str]) -> int:

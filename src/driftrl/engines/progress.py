@@ -4,7 +4,6 @@ Only the tail of a record is read, so that hundreds of runs with thousands of ep
 can be watched.
 """
 
-import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
+
+import msgspec
 
 from driftrl.config.run import RunConfig
 from driftrl.engines.launcher import LOG, last_line
@@ -30,6 +31,18 @@ _JOB_STATES: dict[State, tuple[str, ...]] = {
     "failed": ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
     "stopped": ("CANCELLED",),
 }
+
+
+class _Row(msgspec.Struct):
+    """What is looked at of a row."""
+
+    episode: int
+    theta: float | None = None
+    return_executed: float | None = None
+    return_eval: float | None = None
+    first_retained: int | None = None
+    last_change: int | None = None
+    wall_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +148,7 @@ def _read_run(path: Path, planned: RunConfig | None = None) -> RunProgress:
     # The heartbeat first: a run that ends in between then counts as finished.
     is_active = is_running(path)
     config: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
+    rows: list[_Row] = []
     error = ""
     try:
         if planned is not None:
@@ -143,21 +156,16 @@ def _read_run(path: Path, planned: RunConfig | None = None) -> RunProgress:
         else:
             config = tomllib.loads((path / CONFIG_FILE).read_text())
         for line in _text(path / RECORDS_FILE).split("\n")[:-1][-_RECENT:]:
-            row = json.loads(line)
-            int(row["episode"])  # a row is a table with the number of its episode
-            rows.append(row)
-    except (ValueError, KeyError, TypeError, RecursionError):
+            rows.append(msgspec.json.decode(line, type=_Row))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         file = RECORDS_FILE if config else CONFIG_FILE
         error = f"The end of {file} can't be read."
     # A failed process prints why at its end; after a warning further episodes follow.
     if not error and _changed(path / LOG) >= _changed(path / RECORDS_FILE):
         error = last_line(_text(path / LOG), "").strip()
-    try:
-        job = json.loads(_text(path / JOB_FILE))
-    except ValueError:
-        job = None
-    newest = rows[-1] if rows else {}
-    episodes, goal = newest.get("episode", 0), config.get("episodes")
+    job = read_job(path) or None
+    newest = rows[-1] if rows else _Row(episode=0)
+    episodes, goal = newest.episode, config.get("episodes")
     if isinstance(goal, int) and episodes >= goal:
         state: State = "finished"
     elif is_active:
@@ -166,23 +174,33 @@ def _read_run(path: Path, planned: RunConfig | None = None) -> RunProgress:
         state = "failed" if error else "stopped" if episodes else "waiting"
         for of_run, of_job in _JOB_STATES.items():
             state = of_run if job and job["state"] in of_job else state
-    evaluated = newest.get("return_eval")
-    seconds = [row["wall_s"] for row in rows if row.get("wall_s") is not None]
+    evaluated = newest.return_eval
+    seconds = [row.wall_s for row in rows if row.wall_s is not None]
     return RunProgress(
         name=path.name,
         state=state,
         task=str(config.get("task", "")),
         planned=goal if isinstance(goal, int) else None,
         episodes=episodes,
-        theta=newest.get("theta"),
-        last_return=newest.get("return_executed") if evaluated is None else evaluated,
-        first_retained=newest.get("first_retained"),
-        last_change=newest.get("last_change"),
+        theta=newest.theta,
+        last_return=newest.return_executed if evaluated is None else evaluated,
+        first_retained=newest.first_retained,
+        last_change=newest.last_change,
         # The median: the machine may have been asleep during one episode.
         seconds=median(seconds) if seconds else None,
         job=job,
         error=error if state == "failed" else "",
     )
+
+
+def read_job(directory: Path) -> dict[str, Any]:
+    """Return what is written about a run's job; nothing if that can't be read."""
+    try:
+        job = msgspec.json.decode(_text(directory / JOB_FILE), type=dict[str, Any])
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return {}
+    is_whole = all(isinstance(job.get(name), str) for name in ("engine", "id", "state"))
+    return job if is_whole else {}
 
 
 def _changed(path: Path) -> int:

@@ -31,7 +31,7 @@ from driftrl.engines.launcher import (
     last_log_line,
 )
 from driftrl.engines.local import config_text, run_worker, worker_environment
-from driftrl.engines.progress import JOB_FILE
+from driftrl.engines.progress import JOB_FILE, read_job
 from driftrl.errors import InputError, counted, require
 from driftrl.io import write_atomically
 
@@ -101,8 +101,7 @@ def _write_note(directory: Path, job: str, state: str, **more: Any) -> None:
 
 def _read_note(directory: Path, job: str | None = None) -> dict[str, Any]:
     """Return what is written about a job; nothing if it is about another one."""
-    path = directory / JOB_FILE
-    note = json.loads(path.read_bytes()) if path.exists() else {}
+    note = read_job(directory)
     return note if job in (None, note.get("id")) else {}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict
-from driftrl.errors import DriftrlError
+from driftrl.errors import DriftrlError, advice
 from driftrl.training.process import end_with, prepare
 
 _LOCK_SECONDS = 30.0  # the previous worker of a killed driver needs a moment to end
@@ -47,7 +47,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_status
     except OSError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(advice(error), file=sys.stderr)
         return 1
     return 0
 

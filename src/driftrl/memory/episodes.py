@@ -16,7 +16,8 @@ from typing import Any, overload
 import numpy as np
 
 from driftrl.errors import CorruptFile, InputError, require
-from driftrl.io import flush_directory, read_arrays, write_atomically
+from driftrl.exported import read_arrays
+from driftrl.io import flush_directory, write_atomically
 from driftrl.memory.forgetting import EpisodeSummary, Evidence
 from driftrl.types import Data, Episode, Precision
 

@@ -341,7 +341,7 @@ def _read_file(path: Path, source: Source) -> dict[float, Optimum]:
         document = json.loads(path.read_bytes())
         rows = document["values"] if document["revision"] == REVISION else ()
         return {_key(row["theta"]): Optimum(**row, source=source) for row in rows}
-    except (OSError, InputError, ValueError, KeyError, TypeError):
+    except (OSError, InputError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
@@ -545,7 +545,7 @@ def _interpolate_csv(path: Path, thetas: Sequence[float]) -> list[float]:
     except (OSError, polars.exceptions.PolarsError) as error:
         raise InputError(
             f"{path} must be a CSV file with numbers in the columns theta and value: "
-            f"{str(error).splitlines()[0]}."
+            f"{str(error).splitlines()[0][:200]}."
         ) from error
     known, values = rows.sort("theta").to_numpy().T
     require(

@@ -15,7 +15,8 @@ import jax
 import numpy as np
 
 from driftrl.errors import CorruptFile, DriftrlError, InputError
-from driftrl.io import read_arrays, write_atomically
+from driftrl.exported import read_arrays
+from driftrl.io import write_atomically
 from driftrl.memory.forgetting import Decision
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from driftrl.config.run import RunConfig
 from driftrl.config.task import Task
 from driftrl.envs.custom import STEPS, Bounds, Env, custom_task, scaled, sized_task
 from driftrl.envs.tasks import configure, task_named
-from driftrl.errors import InputError, counted, require, unknown_name
+from driftrl.errors import InputError, counted, require, shown, unknown_name
 from driftrl.training.run_directory import Warn
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
@@ -73,6 +73,8 @@ def read_log(  # noqa: PLR0913 - a column each
         require(bool(value), f"Which columns of {source} are the {option}? --{option}")
     names, flag = [*obs, *action, reward], [terminated] if terminated else []
     text = _columns(source, [*names, *flag, *([episode] if episode else [])], separator)
+    lonely = f"{source} has no two rows that follow one another."
+    require(len(text) > 1, lonely)
     values = text.select(names + flag).with_columns(polars.all().str.strip_chars())
     if separator == ";":  # where the comma is the decimal sign
         values = values.with_columns(polars.all().str.replace(",", ".", literal=True))
@@ -91,7 +93,7 @@ def read_log(  # noqa: PLR0913 - a column each
         row = int(np.argmax(gaps))
         name = names[int(np.argmax(missing[row]))]
         raise InputError(
-            f"Line {row + 2} of {source} has {text[name][row] or ''!r} in column "
+            f"Line {row + 2} of {source} has {shown(text[name][row] or '')} in column "
             f"{name!r}, where a number is needed (rows like that: {int(gaps.sum())}). "
             "Correct them, or leave them out: --skip-gaps (from Python: "
             "skip_gaps=True) cuts episodes there."
@@ -104,7 +106,7 @@ def read_log(  # noqa: PLR0913 - a column each
         for a, b in pairwise(edges)
         if b - a > 1  # a lone row is no transition
     ]
-    require(bool(log), f"{source} has no two rows that follow one another.")
+    require(bool(log), lonely)
     return log
 
 

@@ -34,7 +34,8 @@ import driftrl
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import from_dict, read_toml, to_dict, toml_text
 from driftrl.errors import CorruptFile, InputError, counted, require
-from driftrl.io import read_arrays, remove_leftovers, write_atomically
+from driftrl.exported import read_arrays
+from driftrl.io import remove_leftovers, write_atomically
 from driftrl.memory.episodes import (
     EpisodeMemory,
     episode_file,
@@ -302,12 +303,11 @@ class RunDirectory:
 
     def _truncate_events(self, episodes: int) -> None:
         """Keep the events of the first segments: the others will happen again."""
-        path, kept = self.path / EVENTS_FILE, []
-        for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
-            with contextlib.suppress(ValueError):  # cut off in the middle
-                kept += [line] if json.loads(line)["segment"] <= episodes else []
+        path = self.path / EVENTS_FILE
         if path.exists():
-            write_atomically(path, "".join(kept).encode())
+            lines = path.read_bytes().splitlines(keepends=True)
+            kept = [line for line in lines if not _happens_again(line, episodes)]
+            write_atomically(path, b"".join(kept))
 
     def _remove_pending(self) -> None:
         shutil.rmtree(self.path / _PENDING, ignore_errors=True)
@@ -366,6 +366,14 @@ class RunDirectory:
         return template, Decision(1), 0
 
 
+def _happens_again(line: bytes, episodes: int) -> bool:
+    """Return whether an event is of a later segment, or was cut off by a kill."""
+    try:
+        return json.loads(line)["segment"] > episodes
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return not line.endswith(b"\n")
+
+
 def read_config(directory: Path) -> RunConfig:
     """Return the configuration of the run in a directory, as it is now."""
     path = directory / CONFIG_FILE
@@ -374,7 +382,11 @@ def read_config(directory: Path) -> RunConfig:
         f"{directory} is not the directory of a run: it has no {CONFIG_FILE}. For a "
         "study, name one of the directories in it.",
     )
-    return from_dict(RunConfig, read_settings(path))
+    settings = read_settings(path)
+    try:
+        return from_dict(RunConfig, settings)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def require_same_run(
