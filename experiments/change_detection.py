@@ -7,12 +7,14 @@ Every rule then decides before each episode of the recorded run, as it would hav
 
     python experiments/change_detection.py --runs 200
     python experiments/change_detection.py --replay runs/…/pendulum-none
+    python experiments/change_detection.py --health runs/…/pendulum-none
 
 Prints, for constant torque, the runs with an alarm and the share's 95 % interval
 (Clopper and Pearson's); for a torque that falls at once after episode 10, false alarms
 before, and how many changed episodes it took to see it.  ``--replay`` does the first
 with the recorded episodes of a study of constant torque instead, as they were and
-``--shuffles`` times in random orders.
+``--shuffles`` times in random orders.  ``--health`` asks after every episode of the
+recorded runs whether the controller still works, by method.
 """
 
 import argparse
@@ -25,7 +27,9 @@ from scipy.stats import binomtest
 from driftrl.envs.drifting import environment_of
 from driftrl.envs.tasks import configure
 from driftrl.memory.forgetting import FORGETTING, replay
+from driftrl.records import load_runs
 from driftrl.theory.run_data import load_episodes, load_single_run
+from driftrl.training.health import health
 from driftrl.types import Episode
 
 EPISODES, ONSET, FULL = 30, 10, 2.0
@@ -113,13 +117,34 @@ def recorded(study: Path, shuffles: int) -> Iterable[Sequence[Episode]]:
             yield [episodes[place] for place in draw.permutation(len(episodes))]
 
 
+def print_health(study: Path) -> None:
+    """Print in how many recorded runs ``health`` ever raised an alarm."""
+    found: dict[str, list[set[str]]] = {}
+    for run in load_runs(study):
+        rows = run.records
+        verdicts = {health(rows[:count]).verdict for count in range(1, len(rows) + 1)}
+        found.setdefault(run.method, []).append(verdicts)
+    for method, runs in found.items():
+        counts = [
+            sum(verdict in run for run in runs) for verdict in ("changed", "degraded")
+        ]
+        print(
+            f"{method}: changed at some time in {counts[0]} of {len(runs)} runs, "
+            f"degraded in {counts[1]}"
+        )
+
+
 def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--replay", type=Path, help="a study of constant torque")
     parser.add_argument("--shuffles", type=int, default=3)
+    parser.add_argument("--health", type=Path, help="a directory of recorded runs")
     asked = parser.parse_args()
+    if asked.health is not None:
+        print_health(asked.health)
+        return
     if asked.replay is not None:
         print_constant("recorded", recorded(asked.replay, asked.shuffles))
         return
