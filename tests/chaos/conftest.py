@@ -15,8 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the workers of pytest-xdist the seed that is printed."""
-    if hasattr(config, "workerinput"):
-        config.option.chaos_seed = config.workerinput["chaos_seed"]  # pyright: ignore
+    # Where the suite is not asked for, this file is read after the workers start.
+    if "chaos_seed" in (given := getattr(config, "workerinput", {})):
+        config.option.chaos_seed = given["chaos_seed"]
 
 
 @pytest.hookimpl(optionalhook=True)
