@@ -194,6 +194,38 @@ def test_the_range_of_values_follows_the_rewards() -> None:
     np.testing.assert_allclose(moved.value_range, [-9.7097, 19.7197], rtol=1e-5)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_value_after_an_end_is_within_the_range(sign: float) -> None:
+    rewards = sign * jnp.linspace(1.0, 2.0, 101)
+    for can_end, wanted in ((True, [0.0, 19.9]), (False, [10.1, 19.9])):
+        state = sac.with_range(initial(), rewards, CONFIG.sac, can_end=can_end)
+        ends = sorted(sign * np.asarray(state.value_range))
+        np.testing.assert_allclose(ends, wanted, rtol=1e-5)
+
+
+def test_critics_learn_that_nothing_comes_after_the_end() -> None:
+    """Every step earns 1 and ends the episode; going on would be worth 10."""
+    ends = lambda obs, action, next_obs: jnp.ones((), bool)
+    step = lambda obs, actions, k: (obs + actions, jnp.ones(len(obs)), 0.0 * obs[:, 0])
+    where = world(0.0, ends)._replace(step=step)
+    quick = replace(
+        CONFIG,
+        sac=replace(CONFIG.sac, learning_rate=3e-3),
+        imagination=ImaginationConfig(horizon=STEPS, termination="known"),
+    )
+    drawn = Drawn(NOISE, jnp.asarray(0))
+    learn = jax.jit(
+        lambda state: model_gradient.update(
+            state, where, COLLECTED, START, quick, drawn
+        )[0]
+    )
+    state = replace(initial(), log_temperature=jnp.asarray(-9.0))
+    for _ in range(300):
+        state = learn(state)
+    q = sac.values(state, state.critics, START, 0.0 * START[:, :1], CONFIG.sac)
+    np.testing.assert_allclose(jnp.mean(q), 1.0, atol=0.3)
+
+
 def test_what_follows_the_end_has_no_part_in_the_range() -> None:
     """All rollouts end at once, and only then there is a huge reward."""
 

@@ -216,7 +216,9 @@ def update(
     if average is not None:
         state, _ = sac.centered(state, seen.soft + average, alive)
     usual = jnp.sum(alive * seen.soft) / jnp.sum(alive)
-    state = sac.with_range(state, jnp.where(alive > 0, seen.soft, usual), settings)
+    rewards = jnp.where(alive > 0, seen.soft, usual)
+    can_end = config.imagination.termination != "absent"
+    state = sac.with_range(state, rewards, settings, can_end=can_end)
     obs, actions = start, seen.actions
     if config.imagination.collected:
         after = target - temperature * seen.log_prob[0]

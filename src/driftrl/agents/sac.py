@@ -297,16 +297,23 @@ def half_width(state: SACState) -> Float[Array, ""]:
 
 
 def with_range(
-    state: SACState, rewards: Float[Array, "*N"], config: SACConfig
+    state: SACState,
+    rewards: Float[Array, "*N"],
+    config: SACConfig,
+    *,
+    can_end: bool = True,
 ) -> SACState:
     """Move the range of values towards that of these rewards, if critics are bounded.
 
-    A reward for ever is worth r/(1 − γ); the range follows the 1 % and 99 % quantiles.
+    A reward for ever is worth r/(1 − γ); the range follows the 1 % and 99 % quantiles,
+    and contains 0, the value of what comes after an end, if an episode can end.
     """
     if config.critic != "bounded":
         return state
     quantiles = jnp.quantile(rewards, jnp.asarray([0.01, 0.99]))
     seen = quantiles / max(1.0 - config.discount, 1e-3)
+    if can_end:
+        seen = jnp.stack([jnp.minimum(seen[0], 0.0), jnp.maximum(seen[1], 0.0)])
     rate = jnp.where(state.updates == 0, 1.0, _RATE)
     moved = state.value_range + rate * (seen - state.value_range)
     return replace(state, value_range=moved)
