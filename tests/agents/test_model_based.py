@@ -36,6 +36,7 @@ from driftrl.config.deep import (
     SACConfig,
     SoftResetConfig,
 )
+from driftrl.errors import InputError
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsemblePrediction, Statistics
 from driftrl.types import Data
@@ -191,13 +192,33 @@ def test_what_is_known_is_imagined_exactly() -> None:
         config = replace(THROUGH_MODEL, optimism=optimism, imagination=imagination)
         model = agent(config).refresh(fresh(config), replay_of(6)).model
         step = model_gradient.world_step(model, config, known)
-        after, _, bonus = step(obs, actions, 1)
+        after, _, bonus = step(obs, actions, 1, None)
         plain = ensemble.predict_by_pairs(model, obs, actions, 1)
         np.testing.assert_allclose(after[:, 1], actions[:, 0])
         np.testing.assert_allclose(after[:, 0], plain.mean[:, 0], rtol=1e-6)
         relative = np.asarray(plain.epistemic_std / plain.scale)[:, [0, 2]]
         expected = np.linalg.norm(relative, axis=1) * (optimism.weight > 0)
         np.testing.assert_allclose(bonus, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_imagined_states_have_the_noise_that_the_model_states(weight: float) -> None:
+    """But for what is known, the second observation."""
+    known = lambda obs, action, made: made.at[1].set(action[0])
+    imagination = replace(THROUGH_MODEL.imagination, dynamics="member", noise=True)
+    optimism = DeepOptimismConfig(weight=weight)
+    config = replace(THROUGH_MODEL, imagination=imagination, optimism=optimism)
+    model = agent(config).refresh(fresh(config), replay_of(6)).model
+    obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
+    step = model_gradient.world_step(model, config, known)
+    shocks = jnp.asarray([[1.5, -2.0]])
+    moved = step(obs, actions, 0, shocks)[0] - step(obs, actions, 0, None)[0]
+    stated = ensemble.predict_batch(model, obs, actions).aleatoric_std
+    np.testing.assert_allclose(moved[:, 0], 1.5 * stated[..., 0].ravel(), rtol=1e-4)
+    np.testing.assert_allclose(moved[:, 1], 0.0)
+    for instead in ({"policy_gradient": "critic"}, {"model": CONFIG.model}):
+        with pytest.raises(InputError, match="homoscedastic"):
+            replace(config, **instead)
 
 
 # ---- updates -----------------------------------------------------------------------

@@ -41,6 +41,9 @@ COLLECTED = Batch(
 )
 KEY = jax.random.key(3)
 NOISE = jax.random.normal(KEY, (STEPS + 1, len(START), 1))
+SHOCKS = jax.random.normal(jax.random.key(4), (STEPS, len(START), 2))
+SPREAD = jnp.asarray([0.3, 0.1])
+"""Of the noise of the next state."""
 
 
 def predict(obs: Array, action: Array) -> tuple[Array, Array, Array]:
@@ -51,9 +54,16 @@ def predict(obs: Array, action: Array) -> tuple[Array, Array, Array]:
 
 
 def world(weight: float = 0.7, ends: Termination = never_terminates) -> World:
-    def step(obs: Array, actions: Array, number: int) -> tuple[Array, Array, Array]:
+    def step(
+        obs: Array, actions: Array, number: int, shocks: Array | None
+    ) -> tuple[Array, Array, Array]:
         del number
-        return jax.vmap(predict)(obs, actions)
+        after, rewards, bonus = jax.vmap(predict)(obs, actions)
+        return (
+            after if shocks is None else after + SPREAD[None] * shocks,
+            rewards,
+            bonus,
+        )
 
     shift = lambda obs: (obs - 0.5) / 2.0
     return World(step, ends, None, jnp.asarray(weight, jnp.float32), shift)
@@ -64,7 +74,7 @@ def initial(config: EnsembleAgentConfig = CONFIG) -> SACState:
 
 
 def by_hand(
-    state: SACState, actor: Any, ends: Termination, weight: float
+    state: SACState, actor: Any, ends: Termination, weight: float, shocks: Array
 ) -> tuple[Array, Array]:
     """Return value and target of every start state, one row and step at a time."""
     alpha, gamma = 0.3, 0.9
@@ -77,6 +87,7 @@ def by_hand(
         for k in range(STEPS):
             action, log_prob = draw(obs, k)
             next_obs, reward, bonus = predict(obs, action)
+            next_obs = next_obs + SPREAD * shocks[k, row]
             reward = reward + weight * bonus
             if state.average_reward is not None:
                 reward = reward - state.average_reward
@@ -104,12 +115,20 @@ def far(obs: Array, action: Array, next_obs: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("ends", "average"),
-    [(never_terminates, None), (far, None), (far, 0.4)],
-    ids=["absent", "known", "centered"],
+    ("ends", "average", "shocks"),
+    [
+        (never_terminates, None, None),
+        (far, None, None),
+        (far, 0.4, None),
+        (far, None, SHOCKS),
+    ],
+    ids=["absent", "known", "centered", "noise"],
 )
 def test_loss_target_and_gradient_by_hand(
-    ends: Termination, average: float | None, monkeypatch: pytest.MonkeyPatch
+    ends: Termination,
+    average: float | None,
+    shocks: Array | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state = initial()
     state = replace(
@@ -136,10 +155,11 @@ def test_loss_target_and_gradient_by_hand(
 
     @jax.jit
     def both(actor: Any) -> tuple[Any, ...]:
-        where, drawn = world(ends=ends), Drawn(NOISE, jnp.asarray(2))
+        where, drawn = world(ends=ends), Drawn(NOISE, jnp.asarray(2), shocks)
         given = (state, where, COLLECTED, START, CONFIG, drawn)
         _, metrics, _ = model_gradient.update(*given)
-        hand = lambda actor: by_hand(state, actor, ends, 0.7)
+        moved = 0.0 * SHOCKS if shocks is None else shocks
+        hand = lambda actor: by_hand(state, actor, ends, 0.7, moved)
         slope = jax.grad(lambda actor: -hand(actor)[0].mean())(actor)
         return metrics, dict(seen), hand(actor), slope
 
@@ -206,7 +226,11 @@ def test_the_value_after_an_end_is_within_the_range(sign: float) -> None:
 def test_critics_learn_that_nothing_comes_after_the_end() -> None:
     """Every step earns 1 and ends the episode; going on would be worth 10."""
     ends = lambda obs, action, next_obs: jnp.ones((), bool)
-    step = lambda obs, actions, k: (obs + actions, jnp.ones(len(obs)), 0.0 * obs[:, 0])
+    step = lambda obs, actions, k, shocks: (
+        obs + actions,
+        jnp.ones(len(obs)),
+        0.0 * obs[:, 0],
+    )
     where = world(0.0, ends)._replace(step=step)
     quick = replace(
         CONFIG,
@@ -229,7 +253,9 @@ def test_critics_learn_that_nothing_comes_after_the_end() -> None:
 def test_what_follows_the_end_has_no_part_in_the_range() -> None:
     """All rollouts end at once, and only then there is a huge reward."""
 
-    def step(obs: Array, actions: Array, number: int) -> tuple[Array, Array, Array]:
+    def step(
+        obs: Array, actions: Array, number: int, _: None
+    ) -> tuple[Array, Array, Array]:
         reward = jnp.full(len(obs), 1e6 if number else 1.0)
         return obs + 0.0 * actions, reward, jnp.zeros(len(obs))
 

@@ -43,6 +43,12 @@ from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsembleState
 from driftrl.models.networks import MLP, polyak_update
 
+WorldStep = Callable[[Array, Array, int, Array | None], tuple[Array, Array, Array]]
+"""(observations, actions, k, shocks) ↦ next observations, rewards and bonuses, by row.
+
+Shocks are standard normal numbers, for the noise of the next observations.
+"""
+
 
 class Drawn(NamedTuple):
     """The random numbers of one update."""
@@ -51,13 +57,14 @@ class Drawn(NamedTuple):
     """Standard normal, for the actions."""
     critic: Int[Array, ""]
     """The first critic of the pair."""
+    shocks: Float[Array, "K B S"] | None = None
+    """Standard normal, for the states; None without noise there."""
 
 
 class World(NamedTuple):
     """What the policy acts in: the model, and what is known of the task."""
 
-    step: Callable[[Array, Array, int], tuple[Array, Array, Array]]
-    """(observations, actions, k) ↦ next observations, rewards and bonuses, by row."""
+    step: WorldStep
     terminated: Termination
     reward: Reward | None
     """None where the model predicts it."""
@@ -89,7 +96,7 @@ def world_step(
     known: NextObs | None,
     reward: Reward | None = None,
     limits: LimitsConfig | None = None,
-) -> Callable[[Array, Array, int], tuple[Array, Array, Array]]:
+) -> WorldStep:
     """Return one imagined step of a batch: next observations, rewards and bonuses.
 
     States follow the mean of the ensemble, or a member that changes at every step; then
@@ -101,9 +108,17 @@ def world_step(
     asked = max(asked, 1 + priced)
     bonus_of = jax.vmap(bonus, in_axes=(ensemble.ROWS,))
 
-    def step(obs: Array, actions: Array, turn: int) -> tuple[Array, Array, Array]:
+    def noisy(after: Array, shocks: Array | None) -> Array:
+        if shocks is None:
+            return after
+        return after + ensemble.constant_noise(model)[None, :-1] * shocks
+
+    def step(
+        obs: Array, actions: Array, turn: int, shocks: Array | None
+    ) -> tuple[Array, Array, Array]:
         if asked == 1:
             after, rewards = ensemble.predict_in_turn(model, obs, actions, turn)
+            after = noisy(after, shocks)
             if known is not None:
                 after = jax.vmap(known)(obs, actions, after)
             return after, rewards, jnp.zeros(len(obs), obs.dtype)
@@ -111,6 +126,7 @@ def world_step(
             belief = ensemble.predict_by_pairs(model, obs, actions, turn)
         else:
             belief = ensemble.predict_batch(model, obs, actions)
+        belief = belief._replace(mean=noisy(belief.mean, shocks))
         if known is not None:
             axes = (0, 0, ensemble.ROWS)
             put = jax.vmap(partial(with_known, known), axes, ensemble.ROWS)
@@ -153,12 +169,18 @@ def train(
     ``collected`` are U batches of transitions, and rollouts begin at ``starts``.
     Returns the mean metrics and bonus as well.
     """
-    updates, count, _ = starts.shape
+    updates, count, states = starts.shape
     actions = learned[1].layers[-1].bias.shape[0] // 2
     shape = (updates, config.imagination.horizon + 1, count, actions)
+    shocks = None
+    if config.imagination.noise:
+        shocks_key = jax.random.fold_in(keys[0], 1)
+        shocks_shape = (updates, config.imagination.horizon, count, states)
+        shocks = jax.random.normal(shocks_key, shocks_shape)
     drawn = Drawn(
         noise=jax.random.normal(keys[0], shape),
         critic=jax.random.randint(keys[1], (updates,), 0, config.sac.critics),
+        shocks=shocks,
     )
 
     def step(
@@ -190,7 +212,7 @@ def update(
     discounts = settings.discount ** jnp.arange(steps, dtype=start.dtype)[:, None]
 
     def objective(actor: MLP) -> tuple[Array, tuple[Imagined, Array, Array]]:
-        seen = imagine(actor, world, start, temperature, drawn.noise)
+        seen = imagine(actor, world, start, temperature, drawn)
         if average is not None:
             seen = seen._replace(soft=seen.soft - average)
         total = jnp.sum(discounts * seen.alive[:-1] * seen.soft, axis=0)
@@ -222,7 +244,7 @@ def update(
     obs, actions = start, seen.actions
     if config.imagination.collected:
         after = target - temperature * seen.log_prob[0]
-        _, _, bonus = world.step(collected.obs, collected.actions, 0)
+        _, _, bonus = world.step(collected.obs, collected.actions, 0, None)
         gained = collected.rewards + world.weight * bonus
         if average is not None:
             gained -= average
@@ -251,18 +273,20 @@ def imagine(
     world: World,
     start: Float[Array, "B S"],
     temperature: Float[Array, ""],
-    noise: Float[Array, "K1 B A"],
+    random: Drawn,
 ) -> Imagined:
     """Follow the policy for K steps in the model, differentiably.
 
     The steps are unrolled: a scan would copy what the gradient needs.
     """
     obs, alive = start, [jnp.ones(len(start), start.dtype)]
+    noise, shocks = random.noise, random.shocks
     drawn = [sac.draw(actor, jax.vmap(world.normalise)(obs), noise[0])]
     soft, bonuses = [], []
     for step in range(len(noise) - 1):
         actions, log_prob = drawn[-1]
-        next_obs, rewards, bonus = world.step(obs, actions, step)
+        shock = None if shocks is None else shocks[step]
+        next_obs, rewards, bonus = world.step(obs, actions, step, shock)
         if world.reward is not None:
             rewards = jax.vmap(world.reward)(obs, actions, next_obs)
         bonuses.append(bonus)

@@ -118,6 +118,10 @@ class ImaginationConfig:
     collected: bool = False
     """Whether critics learn from collected transitions too, as they always do where the
     policy's gradient is the critic's: it helps where a fall ends an episode."""
+    noise: bool = False
+    """Whether imagined states have the noise that the model has learned, where the
+    policy's gradient is the model's.  Without it a policy may rely on a precision that
+    the model doesn't have."""
     from_starts: float = 0.0
     """Share of rollouts that begin where episodes began; others begin anywhere."""
 
@@ -238,6 +242,13 @@ class EnsembleAgentConfig:
 
     def __post_init__(self) -> None:
         _batch_fits(self.sac, self.learning)
+        parts = (self.policy_gradient, self.model.loss)
+        require(
+            not self.imagination.noise or parts == ("model", "homoscedastic"),
+            "agent.imagination.noise needs agent.policy_gradient = 'model' and "
+            "agent.model.loss = 'homoscedastic', whose noise is the same for all "
+            f"inputs; received {parts[0]!r} and {parts[1]!r}.",
+        )
 
 
 @dataclass(frozen=True)

@@ -313,6 +313,14 @@ def predict_by_pairs(
     )
 
 
+def constant_noise(state: EnsembleState) -> Float[Array, " O"]:
+    """Return σ_al of every output of networks with ``ConstantNoise``."""
+    known, bias = state.statistics, state.members.layers[-1].bias
+    _, log_stds = _split(state.members, jnp.zeros_like(bias), known)
+    assert log_stds is not None
+    return known.output_std * jnp.sqrt(jnp.mean(jnp.exp(2.0 * log_stds), axis=0))
+
+
 def _in_turns(
     state: EnsembleState,
     obs: Float[Array, "B S"],
