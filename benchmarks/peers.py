@@ -48,11 +48,11 @@ from driftrl.training.study import find_study, read_study  # noqa: E402
 from driftrl.types import EpisodeRecord  # noqa: E402
 
 # A fall costs what would have come later: with γ = 0.98 a fall 80 decisions ahead
-# costs a fifth of it.
+# costs a fifth of it.  Without noise a policy that falls does not fall in the model.
 _ENDS = {
     "environment": {"terminates": True},
     "agent": {
-        "imagination": {"termination": "known", "collected": True},
+        "imagination": {"termination": "known", "collected": True, "noise": True},
         "sac": {"discount": 0.99},
     },
 }
