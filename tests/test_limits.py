@@ -229,8 +229,7 @@ def double_integrator(std: float = 0.0) -> Callable[..., EnsemblePrediction]:
         (1.0, 1, 0.0, 1.0),  # p' = 1/2 whatever is done
         (1.0, 2, 0.0, 0.0),  # p'' = 1 + u
         (1.0, 2, 0.125, -0.25),  # p'' + 2σ = 5/4 + u
-        # Coasting after u, p''' = 3/2 + 2u; holding it, 3/2 + 3u.
-        (1.0, 3, 0.0, -0.25),
+        (1.0, 4, 0.0, -0.25),  # coasting after u leads to 2 + 3u, holding it to 2 + 6u
         (-0.3, 3, 0.0, -0.3),  # nothing to change
         (0.7, 2, 0.9, -1.0),  # nothing keeps the limits: the least price
     ],

@@ -28,7 +28,7 @@ class LimitsConfig:
     price: float = 10.0
     """What an imagined step well outside costs, in units of the reward; 0 only counts
     violations."""
-    lookahead: int = 10
+    lookahead: int = 2
     """Steps of the model in which an action must keep the limits, where there is a
     price: else the nearest one that does is taken.  0 takes all as they are."""
     penalty: float | None = None
