@@ -244,6 +244,13 @@ def test_the_action_taken_is_the_closest_that_keeps_the_limits(
     assert float(action[0]) == pytest.approx(taken)
 
 
+def test_what_is_wanted_stays_where_nothing_is_better() -> None:
+    limits = LimitsConfig(states=((1, 0.0, 0.02),), lookahead=1)  # v' + 2σ = u ± 1
+    given = (lambda obs: jnp.zeros(1), jnp.zeros(2), jnp.array([0.01]))
+    action = nearest_within(limits, double_integrator(0.5), *given)
+    assert float(action[0]) == pytest.approx(0.01)
+
+
 def test_only_the_entry_that_leads_outside_is_changed() -> None:
     limits = LimitsConfig(states=((1, -9.0, 1.0),), lookahead=1)
 
@@ -316,6 +323,20 @@ def test_a_run_keeps_the_rate_knows_it_and_counts_violations(
     frame = driftrl.load(tmp_path)
     assert only == 20
     assert frame["violations"].to_list() == [r.violations for r in trained.records]
+
+
+def test_a_resumed_run_looks_ahead_like_an_uninterrupted_one(tmp_path: Path) -> None:
+    def third(name: str, stops: list[int], **limits: Any) -> list[float]:
+        environment = {"limits": {"states": [[0, -0.5, 0.5]], **limits}}
+        settings = {"environment": environment, "agent": SMALL}
+        for episodes in stops:
+            out = tmp_path / name
+            driftrl.train(Slide(), episodes=episodes, out=out, settings=settings)
+        return load_episode(tmp_path / name / "memory", 3).actions.ravel().tolist()
+
+    whole = third("whole", [3])
+    assert third("parts", [2, 3]) == whole
+    assert third("blind", [3], lookahead=0) != whole
 
 
 def test_a_gaussian_process_plans_within_the_rate(tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ class ActorPolicy:
     evaluate: Callable[[Episode, float], ModelMetrics] = lambda *_: ModelMetrics()
     """Evaluates the model on an episode; without a model there are no metrics."""
     noisy: bool = True
-    guard: Callable[[Array, Array], Array] = lambda obs, action: action
+    guard: Callable[[Any, Array], Array] = lambda obs, action: action
     """(obs, action) ↦ the action that is taken."""
 
     @property

@@ -162,15 +162,16 @@ def nearest_within(
         return jnp.min(jax.vmap(follow)(jnp.array([False, True])))
 
     def search() -> Float[Array, " A"]:
-        # Each entry at some levels, the others as wanted; and the mode.
+        # As wanted, the mode, and each entry at some levels with the others as wanted.
         half, entries = max(1, _TRIED // len(wanted)), jnp.eye(len(wanted)) > 0
         levels = jnp.linspace(-1.0, 1.0, 2 * half + 1)
         put = lambda entry, level: jnp.where(entry, level, wanted)
         every = jax.vmap(jax.vmap(put, (None, 0)), (0, None))(entries, levels)
-        tried = jnp.concatenate([every.reshape(-1, len(wanted)), mode(obs)[None]])
+        whole = jnp.stack([wanted, mode(obs).astype(wanted.dtype)])
+        tried = jnp.concatenate([whole, every.reshape(-1, len(wanted))])
         prices = jax.vmap(price)(tried)
         distance = jnp.sum((tried - wanted[None]) ** 2, axis=1)
-        cheapest = prices <= jnp.min(prices)
+        cheapest = prices <= jnp.nanmin(prices)
         return tried[jnp.argmin(jnp.where(cheapest, distance, jnp.inf))]
 
     return jax.lax.cond(price(wanted) > 0, search, lambda: wanted)
