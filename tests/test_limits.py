@@ -1,10 +1,12 @@
 """Limits of actions and states, from the environment to the rows of a run."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,7 +17,15 @@ from jaxtyping import Array
 
 import driftrl
 from driftrl.agents.gp_mpc import optimistic_return
-from driftrl.agents.rollouts import TaskFunctions, limit_price, limited, with_price
+from driftrl.agents.model_based import ModelBasedAgent
+from driftrl.agents.rollouts import (
+    TaskFunctions,
+    limit_price,
+    limited,
+    nearest_within,
+    with_price,
+)
+from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.limits import LimitsConfig
 from driftrl.config.run import EnvironmentConfig
 from driftrl.envs.custom import GymPlant
@@ -200,6 +210,91 @@ def test_the_planner_pays_the_price_too() -> None:
     assert total[limits] == pytest.approx(1.5 - 5.0 / 3.0)
 
 
+def double_integrator(std: float = 0.0) -> Callable[..., EnsemblePrediction]:
+    """Return a model of a place and a speed: p' = p + v, v' = v + u."""
+
+    def predict(obs: Array, action: Array) -> EnsemblePrediction:
+        mean = jnp.stack([obs[0] + obs[1], obs[1] + action[0]])
+        stds, zeros = std * jnp.ones(3), jnp.zeros(3)
+        return EnsemblePrediction(
+            mean, zeros[0], stds, zeros, zeros + 1.0, mean[None], zeros[:1]
+        )
+
+    return predict
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lookahead", "std", "taken"),
+    [
+        (1.0, 1, 0.0, 1.0),  # p' = 1/2 whatever is done
+        (1.0, 2, 0.0, 0.0),  # p'' = 1 + u
+        (1.0, 2, 0.125, -0.25),  # p'' + 2σ = 5/4 + u
+        (1.0, 4, 0.0, -0.25),  # coasting after u leads to 2 + 3u, holding it to 2 + 6u
+        (-0.3, 3, 0.0, -0.3),  # nothing to change
+        (0.7, 2, 0.9, -1.0),  # nothing keeps the limits: the least price
+    ],
+)
+def test_the_action_taken_is_the_closest_that_keeps_the_limits(
+    wanted: float, lookahead: int, std: float, taken: float
+) -> None:
+    limits = LimitsConfig(states=((0, -9.0, 1.0),), margin=2.0, lookahead=lookahead)
+    mode, obs = lambda obs: jnp.zeros(1), jnp.array([0.0, 0.5])
+    predict = double_integrator(std)
+    action = nearest_within(limits, predict, mode, obs, jnp.array([wanted]))
+    assert float(action[0]) == pytest.approx(taken)
+
+
+def test_what_is_wanted_stays_where_nothing_is_better() -> None:
+    limits = LimitsConfig(states=((1, 0.0, 0.02),), lookahead=1)  # v' + 2σ = u ± 1
+    given = (lambda obs: jnp.zeros(1), jnp.zeros(2), jnp.array([0.01]))
+    action = nearest_within(limits, double_integrator(0.5), *given)
+    assert float(action[0]) == pytest.approx(0.01)
+
+
+def test_only_the_entry_that_leads_outside_is_changed() -> None:
+    limits = LimitsConfig(states=((1, -9.0, 1.0),), lookahead=1)
+
+    def predict(obs: Array, action: Array) -> EnsemblePrediction:
+        zeros = jnp.zeros(3)
+        mean = obs + action
+        return EnsemblePrediction(
+            mean, zeros[0], zeros, zeros, zeros + 1.0, mean[None], zeros[:1]
+        )
+
+    wanted, obs = jnp.array([0.9, 0.9]), jnp.array([0.5, 0.5])
+    action = nearest_within(limits, predict, lambda obs: 0.0 * obs, obs, wanted)
+    assert action.tolist() == pytest.approx([0.9, 0.5])
+
+
+def test_an_agent_guards_what_it_draws_and_its_mode() -> None:
+    settings = EnsembleAgentConfig()
+    states = ((0, -1e-6, 1e-6),)  # an untrained model is never as sure as that
+
+    def chosen(**limits: Any) -> list[float]:
+        agent = ModelBasedAgent(
+            (2, 1),
+            settings,
+            capacity=256,
+            steps=10,
+            limits=LimitsConfig(states=states, **limits),
+        )
+        policy = agent.policy(agent.initial_state(key=jax.random.key(0)))
+        random, drawn = policy, replace(policy, trained=True)
+        key, obs = jax.random.key(1), np.array([0.3, 0.1])
+        return [
+            float(made.act(obs, None, key=key)[0][0])
+            for made in (random, drawn, drawn.deterministic())
+        ]
+
+    free = chosen(lookahead=0)
+    assert chosen(price=0.0) == free
+    random, drawn, mode = chosen()
+    assert random == free[0]  # there is no model yet
+    for guarded in (drawn, mode):
+        assert guarded * 8 == pytest.approx(round(guarded * 8)) or guarded in free
+    assert drawn not in free
+
+
 @pytest.mark.parametrize("gradient", ["critic", "model"])
 def test_a_run_keeps_the_rate_knows_it_and_counts_violations(
     tmp_path: Path, gradient: str
@@ -228,6 +323,20 @@ def test_a_run_keeps_the_rate_knows_it_and_counts_violations(
     frame = driftrl.load(tmp_path)
     assert only == 20
     assert frame["violations"].to_list() == [r.violations for r in trained.records]
+
+
+def test_a_resumed_run_looks_ahead_like_an_uninterrupted_one(tmp_path: Path) -> None:
+    def third(name: str, stops: list[int], **limits: Any) -> list[float]:
+        environment = {"limits": {"states": [[0, -0.5, 0.5]], **limits}}
+        settings = {"environment": environment, "agent": SMALL}
+        for episodes in stops:
+            out = tmp_path / name
+            driftrl.train(Slide(), episodes=episodes, out=out, settings=settings)
+        return load_episode(tmp_path / name / "memory", 3).actions.ravel().tolist()
+
+    whole = third("whole", [3])
+    assert third("parts", [2, 3]) == whole
+    assert third("blind", [3], lookahead=0) != whole
 
 
 def test_a_gaussian_process_plans_within_the_rate(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from driftrl.agents.rollouts import (
     imagine,
     known_part,
     limit_price,
+    nearest_within,
     never_terminates,
     required_functions,
     with_known,
@@ -468,10 +469,15 @@ class ModelBasedAgent(SACAgent):
         metrics = state.metrics
         policy = actor_policy(state, metrics.policy)
         losses = {"model_loss": metrics.model_loss, "bonus": metrics.bonus}
-        actor = state.best_actor
+        actor, limits = state.best_actor, self._settings.limits
+        if actor is None:
+            actor = _plain_actor(state, self._config)
+        if limits.priced and limits.lookahead > 0:
+            guard = partial(_guarded, self._settings, state.model, actor)
+            policy = replace(policy, guard=guard)
         return replace(
             policy,
-            actor=_plain_actor(state, self._config) if actor is None else actor,
+            actor=actor,
             columns={**policy.columns, **losses},
             optimism=current_weight(state, self._config),
             evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
@@ -578,6 +584,20 @@ def _plain_actor(state: ModelBasedState, config: EnsembleAgentConfig) -> MLP:
     known = state.model.statistics.of_obs
     unit = (jnp.zeros_like(known[0]), jnp.ones_like(known[1]))
     return refit_inputs(state.average_actor, known, unit)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _guarded(
+    settings: Settings,
+    model: EnsembleState,
+    actor: MLP,
+    obs: Float[Array, " S"],
+    action: Float[Array, " A"],
+) -> Float[Array, " A"]:
+    """Return the action itself, or the nearest one that keeps the limits."""
+    predict = _predict(model, settings._replace(limits=LimitsConfig()))
+    mode = lambda obs: sac.policy(actor, obs).mode()
+    return nearest_within(settings.limits, predict, mode, obs, action)
 
 
 @partial(jax.jit, static_argnames=("settings", "steps"))

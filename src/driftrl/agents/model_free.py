@@ -284,6 +284,8 @@ class ActorPolicy:
     evaluate: Callable[[Episode, float], ModelMetrics] = lambda *_: ModelMetrics()
     """Evaluates the model on an episode; without a model there are no metrics."""
     noisy: bool = True
+    guard: Callable[[Any, Array], Array] = lambda obs, action: action
+    """(obs, action) ↦ the action that is taken."""
 
     @property
     def weight(self) -> float:
@@ -309,6 +311,7 @@ class ActorPolicy:
         else:
             single = np.asarray(obs, np.float32)
             action = sac.act(self.actor, single, key=key if self.noisy else None)
+            action = self.guard(single, action)
         return np.asarray(action, np.float64), carry
 
     def modes(self, obs: Float[np.ndarray, "N S"]) -> Float[np.ndarray, "N A"]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,8 @@ class TaskFunctions(NamedTuple):
     """Of observations that hold something known, such as the last actions."""
 
 
+# Steps between 0 and 1 at which actions are tried, shared by their entries.
+_TRIED = 8
 # A rollout stops where the task has ended with at least this probability.
 ENDED = 0.5
 
@@ -105,6 +107,12 @@ def limit_price(
     return limits.price * jnp.sum(beyond / (1.0 + beyond)).astype(mean.dtype)
 
 
+def price_of(limits: LimitsConfig, made: EnsemblePrediction) -> Float[Array, ""]:
+    """Return the price of what is predicted for a transition."""
+    std = safe_sqrt(made.epistemic_std**2 + made.aleatoric_std**2)
+    return limit_price(limits, made.mean, std, made.scale)
+
+
 def with_price(
     limits: LimitsConfig | None,
     reward: Reward | None,
@@ -121,11 +129,52 @@ def with_price(
         )
     if limits is None or not limits.priced:
         return made
-    std = safe_sqrt(made.epistemic_std**2 + made.aleatoric_std**2)
-    price = limit_price(limits, made.mean, std, made.scale)
+    price = price_of(limits, made)
     return made._replace(
         reward=made.reward - price, member_rewards=made.member_rewards - price
     )
+
+
+def nearest_within(
+    limits: LimitsConfig,
+    predict: Predict,
+    mode: Callable[[Array], Array],
+    obs: Float[Array, " S"],
+    wanted: Float[Array, " A"],
+) -> Float[Array, " A"]:
+    """Return the action closest to the wanted one that keeps the limits of states.
+
+    Actions are tried in the model for ``lookahead`` steps, followed by the policy's
+    mode or by themselves, whichever is cheaper.  Where none keeps the limits, it is
+    the one with the least price.
+    """
+
+    def price(action: Float[Array, " A"]) -> Float[Array, ""]:
+        def step(before: tuple[Array, Array], first: Array) -> Any:
+            obs, held = before
+            made = predict(obs, jnp.where(first | held, action, mode(obs)))
+            return (made.mean, held), price_of(limits, made)
+
+        def follow(held: Array) -> Array:
+            first = jnp.arange(limits.lookahead) == 0
+            return jnp.sum(jax.lax.scan(step, (obs, held), first)[1])
+
+        return jnp.min(jax.vmap(follow)(jnp.array([False, True])))
+
+    def search() -> Float[Array, " A"]:
+        # As wanted, the mode, and each entry at some levels with the others as wanted.
+        half, entries = max(1, _TRIED // len(wanted)), jnp.eye(len(wanted)) > 0
+        levels = jnp.linspace(-1.0, 1.0, 2 * half + 1)
+        put = lambda entry, level: jnp.where(entry, level, wanted)
+        every = jax.vmap(jax.vmap(put, (None, 0)), (0, None))(entries, levels)
+        whole = jnp.stack([wanted, mode(obs).astype(wanted.dtype)])
+        tried = jnp.concatenate([whole, every.reshape(-1, len(wanted))])
+        prices = jax.vmap(price)(tried)
+        distance = jnp.sum((tried - wanted[None]) ** 2, axis=1)
+        cheapest = prices <= jnp.nanmin(prices)
+        return tried[jnp.argmin(jnp.where(cheapest, distance, jnp.inf))]
+
+    return jax.lax.cond(price(wanted) > 0, search, lambda: wanted)
 
 
 def never_terminates(obs: Array, action: Array, next_obs: Array) -> Array:

@@ -28,12 +28,15 @@ class LimitsConfig:
     price: float = 10.0
     """What an imagined step well outside costs, in units of the reward; 0 only counts
     violations."""
+    lookahead: int = 2
+    """Steps of the model in which an action must keep the limits, where there is a
+    price: else the nearest one that does is taken.  0 takes all as they are."""
     penalty: float | None = None
     """What leaving a state limit costs where it ends the episode; it ends none
     unless this is given."""
 
     def __post_init__(self) -> None:
-        all_at_least(self, "environment.limits", margin=0, price=0)
+        all_at_least(self, "environment.limits", margin=0, price=0, lookahead=0)
         positive("environment.limits.rate", self.rate)
         low, high = self.ends
         require(
