@@ -4,7 +4,6 @@ Traces say in ``meta`` which method they belong to, so that the page can hide it
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import polars as pl
 from plotly import graph_objects as go
 
-from driftrl.analysis.compare import Aggregates
 from driftrl.analysis.panels import Panel, longest_run, theta_changes, unit_of
 from driftrl.analysis.statistics import mean, standard_error
 from driftrl.analysis.style import DASHES, INK, MUTED, MethodStyle, translucent
@@ -38,7 +36,6 @@ _RUN_STRIPS: dict[str, dict[str, str]] = {
 """Strips of the figure of one run: the axis, and each column with its name."""
 _PANEL_PIXELS, _STRIP_PIXELS, _GAP_PIXELS = 250, 70, 22
 _MARGIN = {"l": 76, "r": 14, "t": 10, "b": 44}
-_MOST_BANDS = 5  # more would hide each other
 _DIGITS = 7
 
 Styles = Mapping[str, MethodStyle]
@@ -185,8 +182,8 @@ def _draw_band(
     low: np.ndarray,
     high: np.ndarray,
     colour: str,
-    axis: str = "y",
-    method: str = "",
+    axis: str,
+    method: str,
 ) -> None:
     figure.add_scatter(
         x=_rounded([*x, *x[::-1]]),
@@ -245,32 +242,4 @@ def run_figure(columns: Iterable[str]) -> go.Figure:
                 hovertemplate="%{y:.1%}" if column == "coverage" else "%{y:.4~g}",
                 meta={"column": column, "coloured": not reference and not dots},
             )
-    return figure
-
-
-def profile_figure(aggregates: Aggregates, styles: Styles) -> go.Figure:
-    """Draw the performance profile of each method."""
-    measure, taus = aggregates.measure, aggregates.thresholds
-    score = re.sub(r"\bR_(\w+)", r"R<sub>\1</sub>", measure.name)
-    side = "above" if measure.higher_is_better else "below"
-    figure = _figure(
-        330,
-        hovermode="x unified",
-        xaxis=_axis(f"τ, {score}", hoverformat=".4~g"),
-        yaxis=_axis(f"share of runs {side} τ", tickformat=".0%", range=[-0.03, 1.03]),
-    )
-    for method, one in aggregates.methods.items():
-        style, ends = styles[method], one.profile
-        if len(aggregates.methods) <= _MOST_BANDS:
-            _draw_band(figure, taus, ends.low, ends.high, style.colour, method=method)
-        figure.add_scatter(
-            x=_rounded(taus),
-            y=_rounded(one.profile.value),
-            customdata=[_rounded(pair) for pair in np.stack([ends.low, ends.high], 1)],
-            name=escape(style.name),
-            mode="lines",
-            line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
-            hovertemplate="%{y:.0%} (%{customdata[0]:.0%} to %{customdata[1]:.0%})",
-            meta={"method": method},
-        )
     return figure
