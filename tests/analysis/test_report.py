@@ -294,15 +294,6 @@ def test_files_are_figures_and_a_page(tmp_path: Path) -> None:
     assert written == {*expected, "report.html"}
 
 
-def test_a_sweep_is_part_of_the_page(tmp_path: Path) -> None:
-    study = write_study(tmp_path / "t", ("sw-ombrl",), (0,), 4, ("w=2", "w=3"))
-    out = tmp_path / "out"
-    page = driftrl.report(study, out, oracle=made_up_optimum)[-1].read_text()
-    for name in ("sweep", "sweep_returns"):
-        png = (out / f"{name}.png").read_bytes()
-        assert base64.b64encode(png).decode() in page
-
-
 def test_files_of_problems_can_be_told_apart() -> None:
     assert file_endings(["a"]) == [""]
     assert file_endings(["ant a = 1", "b/c"]) == ["-anta=1", "-b_c"]

@@ -1,4 +1,4 @@
-"""Names of methods and their variants: their order, and what a sweep varies."""
+"""Names of methods and of their variants."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,12 +6,8 @@ from typing import NamedTuple
 
 BASELINE = "sombrl"
 """The method that others are compared with: it keeps all data."""
-Sweeps = dict[tuple[str, str], dict[float, str]]
-"""For each method and swept setting, the name of the variant at each value."""
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)")
-_RESET_RATES = ("alpha", "model", "policy")
 _MOST_NAMED = 6  # names in one sentence
-_LENGTH = "N"  # the length of a run is no setting of the method
 
 
 class SweepPoint(NamedTuple):
@@ -30,24 +26,6 @@ def sweep_point(name: str) -> SweepPoint | None:
         return SweepPoint(method, setting, float(value)) if setting else None
     except ValueError:
         return None
-
-
-def sweeps_of(methods: Iterable[str]) -> Sweeps:
-    """Return the settings that variants named ``setting=value`` sweep, values sorted.
-
-    With a rate of zero nothing is reset: the point ``alpha=0`` also begins the sweeps
-    of the model's and of the policy's rate.
-    """
-    sweeps: Sweeps = {}
-    for name in methods:
-        point = sweep_point(name)
-        if point and point.setting != _LENGTH:
-            sweeps.setdefault((point.method, point.setting), {})[point.value] = name
-    for (method, setting), points in sweeps.items():
-        none_reset = sweeps.get((method, "alpha"), {}).get(0.0)
-        if setting in _RESET_RATES and none_reset:
-            points.setdefault(0.0, none_reset)
-    return {key: dict(sorted(p.items())) for key, p in sweeps.items() if len(p) > 1}
 
 
 def natural_key(name: str) -> tuple[str | float, ...]:

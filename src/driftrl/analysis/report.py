@@ -12,7 +12,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from driftrl.analysis.load import (
     read_results,
     study_names,
 )
-from driftrl.analysis.names import first_few, sweeps_of
+from driftrl.analysis.names import first_few
 from driftrl.analysis.panels import Panel, panels_of
 from driftrl.analysis.regret import (
     LAST_EPISODES,
@@ -171,7 +171,6 @@ class Section:
     different: list[list[str]]
     """Settings in which methods differ: name, then a value for each."""
     common: list[list[str]]
-    pictures: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _section(
@@ -276,22 +275,10 @@ def _settings(
 
 # ---- printed figures -----------------------------------------------------------------
 
-_CAPTIONS = {
-    "problems": (
-        "All problems",
-        "A column for each problem: the drift θ, the return of each policy with the "
-        "best possible J*(θ), and cumulative dynamic regret, as far as they are known.",
-    ),
-    "sweep": (
-        "The swept setting",
-        "Final regret, or mean return where J* is unknown: mean over seeds ± standard "
-        "error.",
-    ),
-    "sweep_returns": (
-        "Return of an episode, by value of the swept setting",
-        "Means over seeds ± standard error; darker is a larger value.",
-    ),
-}
+_PROBLEMS = (
+    "A column for each problem: the drift θ, the return of each policy with the best "
+    "possible J*(θ), and cumulative dynamic regret, as far as they are known."
+)
 
 
 def _print_figures(
@@ -303,25 +290,22 @@ def _print_figures(
     if len(sections) > 1 and frame["method"].n_unique() <= _MOST_METHODS:
         figure = plots.problems(frame)
         written += plots.save(figure, target / "problems")
-        shown = [_picture("problems", figure, written[-2])]
+        shown = [_picture(figure, written[-2])]
     endings = file_endings([section.summary.problem for section in sections])
     for section, ending in zip(sections, endings, strict=True):
         rows = section.summary.frame
         names = ["regret" if section.summary.is_known else "returns", "overview"]
-        names += ["sweep", "sweep_returns"] if sweeps_of(section.methods) else []
         for name in names:
             figure = getattr(plots, name)(rows)
             written += plots.save(figure, target / f"{name}{ending}")
-            if name in _CAPTIONS:
-                section.pictures.append(_picture(name, figure, written[-2]))
     return written, shown
 
 
-def _picture(name: str, figure: Figure, png: Path) -> dict[str, Any]:
-    title, caption = _CAPTIONS[name]
+def _picture(figure: Figure, png: Path) -> dict[str, Any]:
     data = base64.b64encode(png.read_bytes()).decode()
     width = round(150 * figure.get_figwidth())  # half of the PNG's: sharp on any screen
-    return {"title": title, "caption": caption, "width": width, "data": data}
+    about = {"title": "All problems", "caption": _PROBLEMS}
+    return {**about, "width": width, "data": data}
 
 
 def file_endings(labels: Sequence[str]) -> list[str]:
