@@ -32,7 +32,6 @@ def main(
     stop: tuple[float, ...] = (),
     rate_limit: float = 2.0,
     bounds: tuple[str, ...] = (),
-    frozen: int = 0,
     log: Path | None = None,
 ) -> None:
     """Run a task's twin, or a machine of your own, as a robot in real time.
@@ -50,7 +49,6 @@ def main(
         stop: The action that brings the machine to rest (default: zeros).
         rate_limit: Largest change of an action in one period; 2 is no limit.
         bounds: Where entries of the observation must stay, as INDEX:LOW:HIGH.
-        frozen: So many equal observations in a row mean stuck sensors; 0 is off.
         log: Append every event to this file, a line of JSON each.
     """
     for name, value in (("episodes", episodes), ("steps", steps)):
@@ -65,7 +63,6 @@ def main(
         rate=rate_limit,
         bounds=tuple(map(_bound, bounds)),
         sensors=sensor_ranges(*sensors),
-        frozen=frozen,
     )
     if log is not None:
         log.touch()

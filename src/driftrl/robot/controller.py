@@ -91,7 +91,7 @@ class Controller:
         self._applied = self._stop_action
         self.seen: Sample | None = None
         """What the machine showed last."""
-        self._repeats = self._limited = 0
+        self._limited = 0
         self._total = 0.0
         self._answers_before = len(self.answers)
 
@@ -204,10 +204,8 @@ class Controller:
         return self._coming.result()
 
     def _checked(self, sample: Sample) -> Sample:
-        same = self.seen is not None and np.array_equal(self.seen.obs, sample.obs)
-        self._repeats = self._repeats + 1 if same else 1
         self.seen = sample
-        check_observation(sample.obs, sample.reward, self._repeats, self._limits)
+        check_observation(sample.obs, sample.reward, self._limits)
         return sample
 
     def _finish(self) -> None:
