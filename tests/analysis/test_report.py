@@ -26,7 +26,7 @@ NAMES = {"sombrl": "SOMBRL", "r-ombrl": "R-OMBRL", "sw-ombrl": "SW-OMBRL"}
 def page_of(directory: Path, oracle: Any = made_up_optimum, **options: Any) -> str:
     out = directory.parent / f"{directory.name}-report"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_module, "_print_figures", lambda *_: ([], []))
+        patch.setattr(report_module, "_print_figures", lambda *_: [])
         options |= {"oracle": oracle, "warn": lambda note: None}
         path = driftrl.report(directory, out, **options)[-1]
     return path.read_text()
@@ -265,7 +265,7 @@ def test_a_single_run_has_a_page(tmp_path: Path) -> None:
 
 def test_two_studies_on_one_page(study: Path, rates: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_module, "_print_figures", lambda *_: ([], []))
+        patch.setattr(report_module, "_print_figures", lambda *_: [])
         path = driftrl.report([study, rates], tmp_path, oracle=made_up_optimum)[-1]
     page = words(path.read_text())
     assert f"<td>{study.name}</td>" in page and f"<td>{rates.name}</td>" in page

@@ -14,7 +14,7 @@ ORACLE = "factories:made_up_optimum"
 @pytest.fixture(autouse=True)
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write pages only: figures take seconds and have tests of their own."""
-    monkeypatch.setattr(report_module, "_print_figures", lambda *_: ([], []))
+    monkeypatch.setattr(report_module, "_print_figures", lambda *_: [])
 
 
 def contents(directory: Path) -> dict[str, bytes]:

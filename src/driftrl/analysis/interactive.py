@@ -53,20 +53,6 @@ def _axis(title: str = "", **style: Any) -> dict[str, Any]:
     return look | {"ticks": "outside", "automargin": True} | named | style
 
 
-def _figure(height: int, **layout: Any) -> go.Figure:
-    shared: dict[str, Any] = {
-        "template": "none",
-        "height": height,
-        "margin": _MARGIN,
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-        "showlegend": False,
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-    }
-    return go.Figure(layout=shared | layout)
-
-
 def _stacked_figure(
     strips: Sequence[tuple[int, dict[str, Any]]],
     top: int = 10,
@@ -83,12 +69,19 @@ def _stacked_figure(
     """
     inner = sum(height for height, _ in strips) + _GAP_PIXELS * (len(strips) - 1)
     last = f"y{len(strips)}" if len(strips) > 1 else "y"
-    figure = _figure(
-        inner + top + _MARGIN["b"],
-        margin=_MARGIN | {"t": top},
-        hovermode="x unified",
-        xaxis=_axis(unit, anchor=last, **episodes),
-    )
+    layout: dict[str, Any] = {
+        "template": "none",
+        "height": inner + top + _MARGIN["b"],
+        "margin": _MARGIN | {"t": top},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "showlegend": False,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "x unified",
+        "xaxis": _axis(unit, anchor=last, **episodes),
+    }
+    figure = go.Figure(layout=layout)
     upper = inner
     for place, (height, style) in enumerate(strips, 1):
         domain = [max(0.0, (upper - height) / inner), upper / inner]
@@ -145,8 +138,19 @@ def _draw_method(
     form = ":.1%" if panel.as_percent else ":.4~g"
     known = np.isfinite(centre) & np.isfinite(error)
     if known.any():
+        x = episodes[known]
         low, high = (centre - error)[known], (centre + error)[known]
-        _draw_band(figure, episodes[known], low, high, style.colour, axis, method)
+        figure.add_scatter(
+            x=_rounded([*x, *x[::-1]]),
+            y=_rounded([*high, *low[::-1]]),
+            yaxis=axis,
+            fill="toself",
+            fillcolor=translucent(style.colour),
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            meta={"method": method},
+        )
     figure.add_scatter(
         x=episodes.tolist(),
         y=_rounded(centre),
@@ -173,28 +177,6 @@ def _draw_reference(figure: go.Figure, panel: Panel, axis: str) -> None:
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         hovertemplate="%{y:.1%}" if panel.as_percent else "%{y:.4~g}",
         meta={"quantity": panel.key},
-    )
-
-
-def _draw_band(
-    figure: go.Figure,
-    x: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    colour: str,
-    axis: str,
-    method: str,
-) -> None:
-    figure.add_scatter(
-        x=_rounded([*x, *x[::-1]]),
-        y=_rounded([*high, *low[::-1]]),
-        yaxis=axis,
-        fill="toself",
-        fillcolor=translucent(colour),
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-        meta={"method": method},
     )
 
 

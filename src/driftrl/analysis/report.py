@@ -18,7 +18,6 @@ from typing import Any
 
 import jinja2
 import polars as pl
-from matplotlib.figure import Figure
 from plotly import graph_objects as go
 from plotly.offline import get_plotlyjs
 
@@ -104,11 +103,11 @@ def report(
         _section(index, summary, results, len(summaries) > 1)
         for index, summary in enumerate(summaries, 1)
     ]
-    written, pictures = [], []
+    written = []
     if len(sections) <= MOST_PROBLEMS:
-        written, pictures = _print_figures(results.frame, sections, target)
+        written = _print_figures(results.frame, sections, target)
     page = target / "report.html"
-    text = _render(results, sections, sources, pictures, command)
+    text = _render(results, sections, sources, command)
     write_atomically(page, text.encode())
     return [*written, page]
 
@@ -275,22 +274,14 @@ def _settings(
 
 # ---- printed figures -----------------------------------------------------------------
 
-_PROBLEMS = (
-    "A column for each problem: the drift θ, the return of each policy with the best "
-    "possible J*(θ), and cumulative dynamic regret, as far as they are known."
-)
-
 
 def _print_figures(
     frame: pl.DataFrame, sections: Sequence[Section], target: Path
-) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Write the figures of all problems and of each; return those of all problems."""
+) -> list[Path]:
+    """Write the figures of all problems together and of each."""
     written: list[Path] = []
-    shown = []
     if len(sections) > 1 and frame["method"].n_unique() <= _MOST_METHODS:
-        figure = plots.problems(frame)
-        written += plots.save(figure, target / "problems")
-        shown = [_picture(figure, written[-2])]
+        written += plots.save(plots.problems(frame), target / "problems")
     endings = file_endings([section.summary.problem for section in sections])
     for section, ending in zip(sections, endings, strict=True):
         rows = section.summary.frame
@@ -298,14 +289,7 @@ def _print_figures(
         for name in names:
             figure = getattr(plots, name)(rows)
             written += plots.save(figure, target / f"{name}{ending}")
-    return written, shown
-
-
-def _picture(figure: Figure, png: Path) -> dict[str, Any]:
-    data = base64.b64encode(png.read_bytes()).decode()
-    width = round(150 * figure.get_figwidth())  # half of the PNG's: sharp on any screen
-    about = {"title": "All problems", "caption": _PROBLEMS}
-    return {**about, "width": width, "data": data}
+    return written
 
 
 def file_endings(labels: Sequence[str]) -> list[str]:
@@ -325,7 +309,6 @@ def _render(
     results: Results,
     sections: Sequence[Section],
     sources: Sequence[Mapping[str, str]],
-    pictures: Sequence[Mapping[str, Any]],
     command: str,
 ) -> str:
     frame = results.frame
@@ -359,7 +342,6 @@ def _render(
         "styles": styles,
         "notes": results.notes,
         "not_started": first_few([*results.not_started, *not_started]),
-        "pictures": pictures,
         "comparison": comparison,
         "left_out": _left_out(comparison) if comparison else "",
         "last_episodes": LAST_EPISODES,
