@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import driftrl
-from driftrl.analysis.names import sweep_point
+from driftrl.analysis.style import sweep_point
 from driftrl.theory.run_data import load_episodes, load_single_run
 from driftrl.theory.window_selection import Problem, choose_window
 

@@ -16,7 +16,6 @@ import polars as pl
 from matplotlib.figure import Figure
 
 import driftrl
-from driftrl.analysis.names import sweep_point
 from driftrl.analysis.panels import panels_of, require_one_problem, unit_of
 from driftrl.analysis.plots import (
     draw_episodes,
@@ -36,6 +35,7 @@ from driftrl.analysis.style import (
     setting_look,
     setting_name,
     shade,
+    sweep_point,
 )
 from driftrl.errors import require
 

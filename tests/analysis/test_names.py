@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftrl.analysis.names import (
+from driftrl.analysis.style import (
     SweepPoint,
     default_baseline,
     natural_key,

@@ -18,9 +18,9 @@ import polars
 from jaxtyping import Float
 from scipy import stats
 
-from driftrl.analysis.names import default_baseline
 from driftrl.analysis.regret import methods_of, require_distinct_seeds
 from driftrl.analysis.statistics import LEVEL
+from driftrl.analysis.style import default_baseline
 from driftrl.errors import InputError, counted, require
 
 RESAMPLES = 5_000

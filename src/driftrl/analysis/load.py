@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars
 
-from driftrl.analysis.names import first_few, natural_key
+from driftrl.analysis.style import first_few, natural_key
 from driftrl.errors import DriftrlError, counted, require
 from driftrl.oracles.table import (
     Oracle,
@@ -28,7 +28,6 @@ from driftrl.records import (
     CONFIG_FILE,
     RECORDS_FILE,
     Run,
-    has_torn_row,
     load_run,
     run_directories,
 )
@@ -154,8 +153,7 @@ def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
     """Return the runs that can be read, and a note on each that cannot."""
     places = run_directories(directory)
     if places == [directory]:
-        run = load_run(directory)
-        return [run], _torn_notes([run])
+        return [load_run(directory)], []
     recorded = {path.parent.name for path in directory.glob(f"*/{RECORDS_FILE}")}
     begun = {place.name for place in places}
     reasons = dict.fromkeys(recorded - begun, f"no {CONFIG_FILE}")
@@ -167,15 +165,7 @@ def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
             reasons[place.name] = str(error).rstrip(".")
     notes = [f"Left out: {name}: {reasons[name]}." for name in sorted(reasons)]
     require(bool(runs), f"No run in {directory} can be read. {' '.join(notes)}")
-    return runs, [*notes, *_torn_notes(runs)]
-
-
-def _torn_notes(runs: Sequence[Run]) -> list[str]:
-    return [
-        f"The last row of {run.directory.resolve().name} is incomplete and was ignored."
-        for run in runs
-        if has_torn_row(run.directory / RECORDS_FILE)
-    ]
+    return runs, notes
 
 
 def _version_notes(runs: Sequence[Run]) -> list[str]:

@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from driftrl.analysis.names import natural_key
 from driftrl.analysis.panels import (
     Panel,
     first_episode,
@@ -39,6 +38,7 @@ from driftrl.analysis.style import (
     TEMPLATES,
     MethodStyle,
     method_styles,
+    natural_key,
     problem_name,
 )
 from driftrl.io import write_atomically

@@ -31,7 +31,6 @@ from driftrl.analysis.load import (
     read_results,
     study_names,
 )
-from driftrl.analysis.names import first_few
 from driftrl.analysis.panels import Panel, panels_of
 from driftrl.analysis.regret import (
     LAST_EPISODES,
@@ -43,6 +42,7 @@ from driftrl.analysis.style import (
     TEMPLATES,
     UNKNOWN,
     MethodStyle,
+    first_few,
     method_name,
     method_styles,
     number,
@@ -75,7 +75,6 @@ def report(
     oracle: Oracle | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = warnings.warn,
-    command: str = "",
 ) -> list[Path]:
     """Write an HTML page about recorded runs, and figures as PNG and PDF beside it.
 
@@ -85,7 +84,6 @@ def report(
         oracle: J*(θ), see ``driftrl.load``; ``"none"`` shows returns only.
         progress: Called with the finished and the total number of optima to compute.
         warn: Called with a sentence for each run that is left out.
-        command: What the page says it was made by.
 
     Returns:
         The written files, the page last.
@@ -107,7 +105,7 @@ def report(
     if len(sections) <= MOST_PROBLEMS:
         written = _print_figures(results.frame, sections, target)
     page = target / "report.html"
-    text = _render(results, sections, sources, command)
+    text = _render(results, sections, sources)
     write_atomically(page, text.encode())
     return [*written, page]
 
@@ -309,7 +307,6 @@ def _render(
     results: Results,
     sections: Sequence[Section],
     sources: Sequence[Mapping[str, str]],
-    command: str,
 ) -> str:
     frame = results.frame
     single = sources[0] if len(sources) == 1 else None
@@ -348,7 +345,6 @@ def _render(
         "rows": sum(len(one["episode"]) for one in columns),
         "file": f"{frame['task'][0].replace(':', '.')}-episodes.csv",
         "version": driftrl.__version__,
-        "command": command,
         # Without a date: the same study gives the same page.
         "data": base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode(),
         "css": (TEMPLATES / "report.css").read_text(encoding="utf-8"),
