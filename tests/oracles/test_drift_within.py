@@ -49,9 +49,8 @@ def riccati_value(thetas: np.ndarray, start: np.ndarray) -> float:
 def test_a_linear_system_with_a_drifting_gain_is_riccatis(
     order: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    for compiled in (value_tables, greedy_rollouts):
-        compiled.clear_cache()
-        request.addfinalizer(compiled.clear_cache)
+    jax.clear_caches()
+    request.addfinalizer(jax.clear_caches)
     monkeypatch.setattr(dynamic_programming, "repeated_step", linear)
     thetas = THETAS[::order]
     found = value_tables(
