@@ -116,7 +116,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         log = Path(place) / "robot.jsonl"
         command = ["-m", "driftrl", "robot", own.task, "--address", ADDRESS]
-        command += ["--period", str(own.period), "--log", str(log), "--coast", "0.1"]
+        command += ["--period", str(own.period), "--log", str(log)]
         stack.enter_context(running(*command))
         robot = RemoteEnv(ADDRESS, away=120.0)
         stack.enter_context(contextlib.closing(robot))

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from driftrl.cli.bench import processor
-
 HERE = Path(__file__).parent
 HOURS = ("peers",)  # run when they are named
 LIBRARIES = ("jax", "numpy", "scipy", "scikit-learn")
@@ -43,6 +41,16 @@ def main(wanted: list[str]) -> int:
     if failed:
         console.print(f"[red]Failed: {', '.join(failed)}.")
     return 1 if failed else 0
+
+
+def processor() -> str:
+    """Return the model of the processor, if the system says it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

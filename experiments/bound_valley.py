@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import driftrl
-from driftrl.analysis.names import sweeps_of
+from driftrl.analysis.style import sweep_point
 from driftrl.theory.run_data import load_episodes, load_single_run
 from driftrl.theory.window_selection import Problem, choose_window
 
@@ -39,13 +39,16 @@ def valley(run: Path, study: Path) -> Figure:
     axes.annotate(f"$p = {bound.span}$", (bound.span, 0.92 * top), color="gray")
     table = driftrl.regret(driftrl.load(study))
     rows = {row["method"]: row for row in table.iter_rows(named=True)}
-    for (method, setting), points in sweeps_of(rows).items():
-        if setting in ("H", "w"):
-            regret = np.array([rows[name]["regret"] for name in points.values()])
-            error = [rows[name]["standard_error"] or 0.0 for name in points.values()]
-            look = {"fmt": "o", "markersize": 3.5, "capsize": 2, "label": method}
-            least = regret.min()
-            axes.errorbar([*points], regret / least, np.array(error) / least, **look)
+    sweeps: dict[str, dict[float, str]] = {}
+    for name in rows:
+        if (point := sweep_point(name)) and point.setting in ("H", "w"):
+            sweeps.setdefault(point.method, {})[point.value] = name
+    for method, points in sweeps.items():
+        regret = np.array([rows[name]["regret"] for name in points.values()])
+        error = [rows[name]["standard_error"] or 0.0 for name in points.values()]
+        look = {"fmt": "o", "markersize": 3.5, "capsize": 2, "label": method}
+        least = regret.min()
+        axes.errorbar([*points], regret / least, np.array(error) / least, **look)
     axes.set(xscale="log", ylim=(0, top), xlabel="span $p$ ($H$ or $w$), episodes")
     axes.set_ylabel("bound and regret over their minimum")
     axes.xaxis.set_major_formatter("{x:g}")

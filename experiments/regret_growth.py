@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import driftrl
-from driftrl.analysis.names import sweep_point
+from driftrl.analysis.style import sweep_point
 from driftrl.errors import require
 
 BOUND_EXPONENT = 0.75

@@ -17,8 +17,8 @@ from driftrl.cli.main import main
 from driftrl.config.run import RunConfig
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.records import COLUMNS, RecordWriter
-from driftrl.tracking import GROUPS, require_tracker, scalars
+from driftrl.records import RecordWriter
+from driftrl.tracking import require_tracker, scalars
 from factories import record
 
 CONFIG = configure("pendulum", "sombrl", {})
@@ -35,7 +35,7 @@ class Fake:
     def write(self, episode: int, values: Mapping[str, float]) -> None:
         if episode == self.fails_at:
             raise OSError(28, "No space left on device")
-        assert values["data/transitions"] == 40 * (episode - 1)
+        assert values["episode/transitions"] == 40 * (episode - 1)
         self.written.append(episode)
 
     def __enter__(self) -> Any:
@@ -74,24 +74,19 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
     return through
 
 
-def test_every_number_but_that_of_the_episode_is_in_one_group() -> None:
-    columns = [column for group in GROUPS.values() for column in group]
-    assert sorted(columns) == sorted(COLUMNS.keys() - {"episode", "span_losses"})
-
-
 def test_what_is_not_known_is_left_out() -> None:
     told = scalars(record(2, theta=float("nan"), terminated=True, q=1.5))
     assert told == {
-        "return/return_executed": -1.0,
-        "return/terminated": 1.0,
-        "agent/optimism": 1.0,
-        "agent/q": 1.5,
-        "agent/soft_reset": 0.0,
-        "change/change_alarm": 0.0,
-        "data/steps": 40.0,
-        "data/first_retained": 1.0,
-        "data/transitions": 40.0,
-        "time/wall_s": 0.5,
+        "episode/return_executed": -1.0,
+        "episode/terminated": 1.0,
+        "episode/optimism": 1.0,
+        "episode/q": 1.5,
+        "episode/soft_reset": 0.0,
+        "episode/change_alarm": 0.0,
+        "episode/steps": 40.0,
+        "episode/first_retained": 1.0,
+        "episode/transitions": 40.0,
+        "episode/wall_s": 0.5,
     }
 
 
@@ -207,15 +202,15 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     events = events_in(tmp_path)
     assert [step for step, _ in events] == [1, 2, 3, 1, 2, 3, 4, 5]
     assert events[6][1] == {
-        "return/return_executed": -400.0,
-        "return/terminated": 0.0,
-        "drift/theta": 0.5,
-        "agent/optimism": 1.0,
-        "agent/soft_reset": 0.0,
-        "data/steps": 40.0,
-        "data/first_retained": 1.0,
-        "data/transitions": 40.0,
-        "time/wall_s": 3.5,
+        "episode/return_executed": -400.0,
+        "episode/terminated": 0.0,
+        "episode/theta": 0.5,
+        "episode/optimism": 1.0,
+        "episode/soft_reset": 0.0,
+        "episode/steps": 40.0,
+        "episode/first_retained": 1.0,
+        "episode/transitions": 40.0,
+        "episode/wall_s": 3.5,
     }
 
 
@@ -237,8 +232,8 @@ def test_wandb_offline_without_a_network(tmp_path: Path) -> None:
         assert track(tmp_path, "wandb", first, last, end) == ""
     history = list(wandb_history(tmp_path))
     assert [row["_step"] for row in history[-6:]] == [1, 2, 3, 4, 5, 6]
-    assert history[1]["return/return_executed"] == -200
-    assert history[1]["drift/theta"] == 1
+    assert history[1]["episode/return_executed"] == -200
+    assert history[1]["episode/theta"] == 1
     places = [path.name for path in (tmp_path / "wandb").glob("offline-run-*")]
     assert len({name.rpartition("-")[2] for name in places}) == 1  # one run
 
@@ -268,5 +263,7 @@ def test_a_run_is_tracked_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     told = events_in(out)[-4:]
     assert [step for step, _ in told] == [1, 2, 3, 4]
     for row, (_, values) in zip(rows, told, strict=True):
-        assert values["return/return_executed"] == pytest.approx(row["return_executed"])
-        assert values["drift/theta"] == pytest.approx(row["theta"])
+        assert values["episode/return_executed"] == pytest.approx(
+            row["return_executed"]
+        )
+        assert values["episode/theta"] == pytest.approx(row["theta"])

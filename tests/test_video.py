@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from driftrl import video
+from driftrl.envs.custom import sized_task
+from driftrl.envs.tasks import configure
+from driftrl.errors import InputError
 from driftrl.video import annotated, headless, recording
 
 Read = Callable[[Path], tuple[float, np.ndarray]]
@@ -158,3 +161,54 @@ def test_without_a_screen_none_is_asked_for(
     environment = dict(given)
     headless(environment)
     assert environment == {**expected, "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+
+
+# What can be filmed.
+
+ROOM = """
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Room(gymnasium.Env):
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2), {}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("render", "sentence"),
+    [
+        ("", "^no_render:Room has no render\\(\\), so there is no video of it.$"),
+        (
+            "    def render(self): return None",
+            "returned NoneType",
+        ),
+        ("    def render(self): return np.zeros((4, 4))", "render_mode=.rgb_array"),
+    ],
+)
+def test_an_environment_of_ones_own_may_draw_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, render: str, sentence: str
+) -> None:
+    (tmp_path / "no_render.py").write_text(f"{ROOM}\n{render}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "no_render", raising=False)
+    config = configure(sized_task("no_render:Room", (2, 1), 30), "sac")
+    with pytest.raises(InputError, match=sentence):
+        video.check_video(config)
+
+
+@pytest.mark.parametrize("encoder", ["/no/such/encoder", "/bin/false"])
+@pytest.mark.usefixtures("no_screen")
+def test_what_can_not_be_encoded_is_refused_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, encoder: str
+) -> None:
+    assert video.check_video(configure("pendulum-decay", "sac")) > 0
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", encoder)
+    with pytest.raises(InputError, match="can't be filmed here: "):
+        video.check_video(configure("pendulum-decay", "sac"))

@@ -148,12 +148,6 @@ def readable_records(
     return records, None
 
 
-def has_torn_row(path: str | Path) -> bool:
-    """Return whether the last line of a record is unterminated, so that it is lost."""
-    content = Path(path).read_bytes() if Path(path).is_file() else b""
-    return content[-1:] not in (b"", b"\n")
-
-
 def truncate_records(path: str | Path, episodes: int) -> None:
     """Keep the first ``episodes`` rows of a record, byte for byte, atomically.
 

@@ -22,35 +22,20 @@ from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict
 from driftrl.errors import InputError, unknown_name
 from driftrl.io import write_atomically
-from driftrl.records import RECORDS_FILE, read_records
+from driftrl.records import COLUMNS, RECORDS_FILE, read_records
 from driftrl.training.run_directory import Warn
 from driftrl.types import EpisodeRecord
 
-GROUPS = {
-    "return": ("return_executed", "return_eval", "terminated"),
-    "drift": ("theta",),
-    "model": (
-        *("model_error", "coverage", "epistemic_std", "predictive_loss"),
-        *("error_quantile", "interval_scale", "noise_free_error"),
-    ),
-    "agent": ("optimism", "bonus", "temperature", "entropy", "q", "soft_reset"),
-    "loss": ("model_loss", "critic_loss"),
-    "limits": ("violations", "reach"),
-    "data": ("steps", "first_retained", "transitions"),
-    "change": ("last_change", "change_alarm", "change_candidate", "change_log_odds"),
-    "time": ("wall_s",),
-}
-"""Columns of a record by the group in which a tracker shows them."""
 NOT_INSTALLED = "Tracking by {} needs the extra 'track': pip install 'driftrl[track]'."
 
 
 def scalars(record: EpisodeRecord) -> dict[str, float]:
-    """Return the finite columns of a record, named GROUP/COLUMN."""
+    """Return the finite numbers of a record, named episode/COLUMN."""
+    values = {name: getattr(record, name) for name in COLUMNS if name != "episode"}
     return {
-        f"{group}/{column}": float(value)
-        for group, columns in GROUPS.items()
-        for column in columns
-        if (value := getattr(record, column)) is not None and math.isfinite(value)
+        f"episode/{name}": float(value)
+        for name, value in values.items()
+        if isinstance(value, float | int) and math.isfinite(value)
     }
 
 

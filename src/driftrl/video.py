@@ -1,8 +1,6 @@
-"""Videos: episodes of a run as it learns, and its newest policy driving once more.
+"""Videos of the newest policy of a run, driving once more.
 
-Rendering reads the simulator's state and changes nothing, so a filmed run equals one
-that is not filmed.  What writes videos is an extra of the installation and is imported
-where it is used.
+What writes them is an extra of the installation and is imported where it is used.
 """
 
 import contextlib
@@ -28,13 +26,7 @@ from driftrl.agents.base import Policy
 from driftrl.config.run import RunConfig
 from driftrl.drift.schedules import Constant
 from driftrl.envs.drifting import environment_of
-from driftrl.errors import (
-    DriftrlError,
-    InputError,
-    at_least,
-    counted,
-    require,
-)
+from driftrl.errors import DriftrlError, InputError, counted, require
 from driftrl.io import flush_directory
 from driftrl.records import RECORDS_FILE, read_records
 from driftrl.training.assembly import initial_state, make_agent
@@ -195,24 +187,6 @@ def filmed(path: Path, env: Env, title: str, fps: float) -> Iterator[OnReward]:
         yield on_reward
 
 
-def camera(directory: Path, *, every: int, last: int, fps: float) -> Watch:
-    """Return what films the executed episodes 1, N + 1, … of a run, and its last.
-
-    Only the process that runs it may film in ``directory``, ``fps`` frames a second.
-    """
-
-    def watch(env: Env, number: int) -> contextlib.AbstractContextManager[OnReward]:
-        if (number - 1) % every != 0 and number != last:
-            return unwatched(env, number)
-        # Left by a killed run; `driftrl play` may be writing under other names.
-        for leftover in directory.glob(".[0-9]*.mp4.*.tmp"):
-            leftover.unlink(missing_ok=True)
-        path = directory / f"{number:06d}.mp4"
-        return filmed(path, env, f"episode {number}", fps)
-
-    return watch
-
-
 def check_video(config: RunConfig) -> float:
     """Film the start of a run, or refuse; return its frames a second in real time."""
     if not all(importlib.util.find_spec(name) for name in ("imageio_ffmpeg", "PIL")):
@@ -250,11 +224,8 @@ class Played:
 
     learned: int
     """Episodes before the checkpoint of the policy."""
-    episode: int
-    """Episode of the schedule at which the system stands."""
     theta: float | None
     """None where it is unknown."""
-    seed: int
     value: float
     """Its return."""
     video: Path | None
@@ -264,32 +235,25 @@ class Played:
 
 
 def play(
-    directory: Path,
-    *,
-    episode: int | None = None,
-    theta: float | None = None,
-    seed: int | None = None,
-    out: Path | None = None,
+    directory: Path, *, theta: float | None = None, out: Path | None = None
 ) -> Played:
     """Roll out the newest policy of a run without exploration, and film it.
 
-    The run may be finished or running; its files are only read.  The rollout is the
-    one by which the policy would be evaluated in that episode, with the same random
-    streams.  Without the video extra, or if the environment does not render itself,
-    it is rolled out all the same unless ``out`` asks for a video.
+    The run may be finished or running; its files are only read.  The system is that of
+    the last episode, or at ``theta``, and the rollout the one by which the policy would
+    be evaluated there, with the same random streams.  Without the video extra, or if
+    the environment does not render itself, it is rolled out all the same unless ``out``
+    asks for a video.
 
-    The system is that of ``episode``, by default the last, or at ``theta``; ``seed`` is
-    that of start and planner, by default the run's.  The video is in real time, and in
-    the run's ``videos/`` unless ``out`` says otherwise.
+    The video is in real time, and in the run's ``videos/`` unless ``out`` says
+    otherwise.
     """
     config = read_config(directory)
-    seed = config.seed if seed is None else seed
-    at_least("--seed", seed, 0)
     policy, learned = newest_policy(directory, config)
     # A rollout as long as a segment, from a start: it has to end.
     config = replace(config, continuing=False, background=False)
-    number = learned if episode is None else episode
-    clock = _clock(directory, config, number)
+    rows = read_records(directory / RECORDS_FILE)[: learned - 1]
+    clock = {"episode": learned, "steps": sum(row.steps for row in rows)}
     if theta is not None:
         config = replace(config, drift=Constant(value=theta))
     fps, unfilmed = _DEFAULT_FPS, None
@@ -306,12 +270,12 @@ def play(
         watch: Watch = unwatched
         if unfilmed is None:
             at = "" if theta is None else f"-theta{theta:.4g}"
-            name = f"play-{learned:06d}-episode{number}{at}-s{seed}.mp4"
-            out = path = out or directory / "videos" / name
+            out = path = out or directory / "videos" / f"play-{learned:06d}{at}.mp4"
             title = f"policy after {counted(learned, 'episode')}"
             watch = lambda env, _: filmed(path, env, title, fps)
-        value = evaluate(policy, env, episodes=1, seed=seed, place=clock, watch=watch)
-    return Played(learned, number, theta, seed, value, out, unfilmed)
+        options: dict[str, Any] = {"place": clock, "watch": watch}
+        value = evaluate(policy, env, episodes=1, seed=config.seed, **options)
+    return Played(learned, theta, value, out, unfilmed)
 
 
 def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
@@ -322,18 +286,3 @@ def newest_policy(directory: Path, config: RunConfig) -> tuple[Policy, int]:
     load = lambda path, episodes: load_checkpoint(path, episodes, template)
     (state, _), episodes = newest(directory, load)
     return agent.policy(state), episodes
-
-
-def _clock(directory: Path, config: RunConfig, number: int) -> dict[str, int]:
-    """Return the reset options of episode n."""
-    require(number >= 1, f"--episode counts from 1, received {number}.")
-    path = directory / RECORDS_FILE
-    records = read_records(path) if path.is_file() else []
-    require(
-        config.clock == "episodes" or number <= len(records) + 1,
-        f"The schedule of {directory} counts steps, so θ of episode {number} is "
-        f"unknown until the {number - 1} episodes before it have been run; there are "
-        f"{len(records)}. Choose an earlier --episode, or --theta.",
-    )
-    steps = sum(record.steps for record in records[: number - 1])
-    return {"episode": number, "steps": steps}

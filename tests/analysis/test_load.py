@@ -7,9 +7,8 @@ import polars
 import pytest
 
 import driftrl
-from driftrl.analysis.load import planned_names, read_results
+from driftrl.analysis.load import read_results
 from driftrl.analysis.panels import panels_of
-from driftrl.config.run import RunConfig
 from driftrl.errors import CorruptFile, InputError
 from driftrl.records import COLUMNS
 from factories import record, write_run
@@ -197,38 +196,16 @@ def test_a_complete_study_needs_no_notes(tmp_path: Path) -> None:
     assert [run.seed for run in results.runs] == [0, 1, 0, 1]
 
 
-def test_missing_runs_are_named(tmp_path: Path) -> None:
+def test_runs_without_settings_are_named(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     write_run(tmp_path / "pendulum-sombrl-s0", [record()])
-    (tmp_path / "pendulum-sombrl-s1").mkdir()  # as it is before a run begins
     place = write_run(tmp_path / "pendulum-sw-ombrl-s0", [record()])
     (place / "config.toml").unlink()
-    left_out, missing = read_results(tmp_path, oracle="none").notes
+    (left_out,) = read_results(tmp_path, oracle="none").notes
     assert "pendulum-sw-ombrl-s0" in left_out
-    assert "pendulum-sombrl-s1" in missing and "pendulum-sw-ombrl-s1" in missing
-    assert "pendulum-sw-ombrl-s0" not in missing
     with pytest.warns(UserWarning, match="pendulum-sw-ombrl"):
         frame = driftrl.load(tmp_path, oracle="none")
     assert set(frame["run"]) == {"pendulum-sombrl-s0"}
-
-
-def test_planned_names_are_those_of_the_runs(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(
-        'task = "pendulum"\nmethods = ["sombrl", "sw-ombrl"]\nseeds = [3]\n'
-        '[[variants]]\nname = "w=2"\nmethods = ["sw-ombrl"]\n'
-        '[[variants]]\ntask = "mine:Cart"\n'
-    )
-    assert planned_names(tmp_path) == [
-        RunConfig("pendulum", "sw-ombrl", 3, variant="w=2").name,
-        RunConfig("mine:Cart", "sombrl", 3).name,
-        RunConfig("mine:Cart", "sw-ombrl", 3).name,
-    ]
-
-
-@pytest.mark.parametrize("text", ["seeds = 3\n", "variants = [1]\nseeds = [1]", "x ="])
-def test_a_study_that_cannot_be_run_plans_nothing(tmp_path: Path, text: str) -> None:
-    (tmp_path / "study.toml").write_text(text)
-    assert planned_names(tmp_path) == []
 
 
 def test_damaged_runs_are_left_out(tmp_path: Path) -> None:
@@ -240,7 +217,7 @@ def test_damaged_runs_are_left_out(tmp_path: Path) -> None:
     torn.write_text(torn.read_text() + '{"episode": 3')
     results = read_results(tmp_path, oracle="none")
     assert results.frame["seed"].to_list() == [0, 0, 3, 3]
-    assert len(results.notes) == 3
+    assert len(results.notes) == 2
     with pytest.raises(CorruptFile):
         driftrl.load(damaged)
     for path in tmp_path.glob("*/episodes.jsonl"):

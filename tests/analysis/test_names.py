@@ -1,13 +1,12 @@
-"""Names of methods: their order, their sweeps, and the baseline among them."""
+"""Names of methods: their order, their settings, and the baseline among them."""
 
 import pytest
 
-from driftrl.analysis.names import (
+from driftrl.analysis.style import (
     SweepPoint,
     default_baseline,
     natural_key,
     sweep_point,
-    sweeps_of,
 )
 
 
@@ -46,11 +45,3 @@ def test_only_one_zero_can_stand_in_for_sombrl(
     methods: list[str], baseline: str
 ) -> None:
     assert default_baseline(methods) == baseline
-
-
-def test_rates_of_soft_resets_share_their_zero() -> None:
-    names = ["r-ombrl alpha=0", "r-ombrl alpha=0.5", "r-ombrl model=0.5", "r-ombrl N=9"]
-    assert sweeps_of(names) == {
-        ("r-ombrl", "alpha"): {0.0: names[0], 0.5: names[1]},
-        ("r-ombrl", "model"): {0.0: names[0], 0.5: names[2]},
-    }

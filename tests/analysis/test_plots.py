@@ -21,6 +21,7 @@ from driftrl.analysis.style import (
     shade,
 )
 from driftrl.errors import InputError
+from factories import script
 
 NAMES = {"sombrl": "SOMBRL", "r-ombrl": "R-OMBRL", "sw-ombrl": "SW-OMBRL"}
 
@@ -103,8 +104,11 @@ def test_problems_are_columns_that_share_axes(rates_frame: pl.DataFrame) -> None
         assert row[0].get_xlim() == row[1].get_xlim() == (0.5, 20.5)
 
 
-def test_a_sweep_is_drawn_over_its_values(swept: pl.DataFrame) -> None:
-    (axes,) = plot.sweep(swept).axes
+def test_a_sweep_is_drawn_over_its_values(
+    swept: pl.DataFrame, frame: pl.DataFrame
+) -> None:
+    sweeps = script("sweeps")
+    (axes,) = sweeps.sweep(swept).axes
     table = driftrl.regret(swept)
     (bars,) = axes.containers
     values = [f"sw-ombrl w={value}" for value in (2, 5, 10)]
@@ -118,17 +122,19 @@ def test_a_sweep_is_drawn_over_its_values(swept: pl.DataFrame) -> None:
     baseline = line(axes, "SOMBRL, all data").get_ydata()[0]
     assert math.isclose(baseline, table.filter(method="sombrl")["regret"][0])
     unknown = swept.with_columns(optimal_return=pl.lit(None, pl.Float64))
-    (bars,) = plot.sweep(unknown).axes[0].containers
+    (bars,) = sweeps.sweep(unknown).axes[0].containers
     mean = swept.filter(method="sw-ombrl w=5")["achieved_return"].mean()
     assert np.asarray(bars.lines[0].get_ydata(), float)[1] == pytest.approx(mean)
-    (axes,) = plot.sweep_returns(swept).axes
+    (axes,) = sweeps.sweep_returns(swept).axes
     expected = over_seeds(swept, "sw-ombrl w=5", "achieved_return")["mean"]
     np.testing.assert_allclose(line(axes, "5").get_ydata(), expected, rtol=1e-12)
-
-
-def test_a_frame_without_a_sweep_is_refused(frame: pl.DataFrame) -> None:
     with pytest.raises(InputError, match="setting=value"):
-        plot.sweep(frame)
+        sweeps.sweep(frame)
+    names = ["r-ombrl alpha=0", "r-ombrl alpha=0.5", "r-ombrl model=0.5", "r-ombrl N=9"]
+    assert sweeps.sweeps_of(names) == {
+        ("r-ombrl", "alpha"): {0.0: names[0], 0.5: names[1]},
+        ("r-ombrl", "model"): {0.0: names[0], 0.5: names[2]},
+    }
 
 
 def test_a_figure_is_saved_as_png_and_pdf(tmp_path: Path, frame: pl.DataFrame) -> None:

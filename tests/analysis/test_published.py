@@ -54,7 +54,7 @@ def returns(frame: polars.DataFrame) -> polars.DataFrame:
     )
 
 
-@pytest.mark.filterwarnings("ignore:This is driftrl", "ignore:Nothing is recorded")
+@pytest.mark.filterwarnings("ignore:This is driftrl")
 @pytest.mark.parametrize(
     "name",
     [

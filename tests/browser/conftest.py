@@ -48,8 +48,7 @@ def pages(studies: dict[str, Path]) -> dict[str, Path]:
         patch.setattr(report_module, "MOST_PROBLEMS", 0)
         for name, directory in studies.items():
             out = directory.with_name(f"{name}-report")
-            options: dict[str, Any] = {"command": "driftrl report study"}
-            options["oracle"] = made_up_optimum
+            options: dict[str, Any] = {"oracle": made_up_optimum}
             found[name] = driftrl.report(directory, out, **options)[-1]
     return found
 

@@ -19,7 +19,6 @@ FIGURES = {
     *("curves", "span", "model_error", "coverage"),
     *("epistemic_std", "optimism", "temperature"),
 }
-TOGETHER = {"all-profile", "run"}
 Open = Callable[..., Any]
 
 
@@ -27,7 +26,7 @@ def test_every_figure_is_drawn_when_it_is_reached(open_page: Open) -> None:
     opened = open_page("two")
     boxes = opened.boxes()
     own = {f"{place}-{key}" for place in (1, 2) for key in FIGURES}
-    assert set(boxes) == own | TOGETHER
+    assert set(boxes) == own | {"run"}
     assert opened.page.locator(".js-plotly-plot").count() < len(boxes) / 2
     for key in boxes:
         opened.draw(key)
@@ -59,7 +58,6 @@ def test_a_click_on_a_name_hides_the_method_in_all_figures(open_page: Open) -> N
     # The last has not been drawn before.
     for key in ("1-curves", "1-span", "1-coverage"):
         assert hidden(key) == {"sombrl"}
-    assert hidden("all-profile") == set()
     opened.page.click(button)
     assert hidden("1-curves") == hidden("1-coverage") == set()
 

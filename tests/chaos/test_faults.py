@@ -63,7 +63,7 @@ def command(kind: str, directory: Path) -> Iterator[Callable[[Path], list[str]]]
         return
     address = free_address()
     served = ["robot", task, "--address", address, "--config", str(file)]
-    served += ["--no-real-time", "--coast", "0", "--period", "0.01"]
+    served += ["--no-real-time", "--period", "0.01"]
     with (directory / "robot.txt").open("w") as log:
         robot = subprocess.Popen([*DRIFTRL, *served], stdout=log, stderr=log)
         try:

@@ -28,7 +28,7 @@ import pytest
 
 import driftrl
 from driftrl.analysis import report
-from driftrl.analysis.load import planned_names, read_results
+from driftrl.analysis.load import read_results
 from driftrl.config.toml import toml_text
 from driftrl.engines.progress import read_progress
 from driftrl.envs.tasks import configure
@@ -205,7 +205,6 @@ KINDS: dict[str, tuple[str, list[Read], Read | None]] = {
         "study.toml",
         [
             lambda run: read_study(run.parent / "study.toml"),
-            lambda run: planned_names(run.parent),
             lambda run: report._source("study", run.parent),
         ],
         None,

@@ -1,8 +1,7 @@
-"""``driftrl play`` and ``driftrl run --video-every`` as a user meets them."""
+"""``driftrl play`` as a user meets it."""
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 import driftrl
 from driftrl import video
 from driftrl.cli.main import main
-from driftrl.config.run import RunConfig
 from driftrl.config.toml import to_dict, toml_text
 from driftrl.envs.drifting import freeze, make_env
 from driftrl.envs.tasks import configure
@@ -75,17 +73,17 @@ def files(directory: Path) -> dict[str, str]:
     }
 
 
-def by_hand(directory: Path, episode: int, theta: float, seed: int = 3) -> float:
+def by_hand(directory: Path, episode: int, theta: float) -> float:
     """Roll out the policy after three episodes in a loop of our own."""
     agent = assembly.make_agent(CONFIG)
     template = agent.initial_state(key=key_for(3, Purpose.LEARNING, 0))
     state, _ = load_checkpoint(directory / "checkpoint", 3, template)
     policy = agent.policy(state).deterministic()
     env = freeze(CONFIG.task, theta, CONFIG.environment)
-    obs, _ = env.reset(seed=integer_for(seed, Purpose.EVALUATION, episode, 0))
+    obs, _ = env.reset(seed=integer_for(3, Purpose.EVALUATION, episode, 0))
     total, truncated = 0.0, False
     for step in range(6):
-        key = key_for(seed, Purpose.EVALUATION, episode, 0, step)
+        key = key_for(3, Purpose.EVALUATION, episode, 0, step)
         action, _ = policy.act(obs, None, key=key)
         obs, reward, _, truncated, _ = env.step(action)
         total += reward
@@ -102,13 +100,11 @@ def test_plays_the_newest_policy_on_the_last_system(
     assert document == {
         "return": by_hand(run, 3, theta),
         "learned": 3,
-        "episode": 3,
         "theta": theta,
-        "seed": 3,
         "video": document["video"],
         "unfilmed": None,
     }
-    name = f"videos/play-000003-episode3-theta{theta:.4g}-s3.mp4"
+    name = f"videos/play-000003-theta{theta:.4g}.mp4"
     assert document["video"] == str(run / name)
     fps, frames = read_video(run / name)
     assert frames.shape == (1 + 6, 500, 500, 3)
@@ -117,27 +113,15 @@ def test_plays_the_newest_policy_on_the_last_system(
     assert {path: after[path] for path in after if path != name} == before
 
 
-def test_what_is_played_is_what_the_run_will_be_judged_by(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ahead = played(capsys, run, "--episode", "4")
-    loop.run(CONFIG, run, resume=True)
-    row = json.loads((run / "episodes.jsonl").read_text().splitlines()[3])
-    assert (ahead["return"], ahead["theta"]) == (row["return_eval"], row["theta"])
-
-
 def test_options(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], read_video: Read
 ) -> None:
     out = tmp_path / "elsewhere" / "film.mp4"
-    options = ("--seed", "8", "--theta", "1.5", "--out", str(out))
-    document = played(capsys, run, *options)
-    assert document["return"] == by_hand(run, 3, 1.5, seed=8)
-    assert document["return"] != by_hand(run, 3, 1.5)
-    assert (document["video"], document["seed"]) == (str(out), 8)
+    document = played(capsys, run, "--theta", "1.5", "--out", str(out))
+    assert document["return"] == by_hand(run, 3, 1.5)
+    assert document["video"] == str(out)
     assert len(read_video(out)[1]) == 1 + 6
     assert not (run / "videos").exists()
-    assert played(capsys, run, "--episode", "1")["theta"] == CONFIG.drift(1)
 
 
 def test_checkpoints_replaced_while_they_are_read_are_looked_for_again(
@@ -167,8 +151,6 @@ def test_bad_input(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no config.toml" in refusal(capsys, run.parent)
     for options, value in [
         (("--out", "film.avi"), "film.avi"),
-        (("--episode", "0"), "received 0"),
-        (("--seed", "-1"), "-1"),
         (("--theta", "-1"), "-1"),
     ]:
         assert value in refusal(capsys, run, *options)
@@ -178,52 +160,22 @@ def test_bad_input(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert files(run).keys() == kept
 
 
-def test_theta_of_a_clock_of_decisions_is_known_one_episode_ahead(
+def test_theta_of_a_clock_of_decisions(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = configure("pendulum-decay", "sac", {**SETTINGS, "clock": "steps"})
     table = to_dict(changed) | {"versions": {"driftrl": driftrl.__version__}}
     (run / "config.toml").write_text(toml_text(table))
     # Six decisions an episode.
-    assert played(capsys, run, "--episode", "4")["theta"] == changed.drift(18)
-    assert played(capsys, run, "--episode", "2")["theta"] == changed.drift(6)
-    assert "--theta" in refusal(capsys, run, "--episode", "5")
+    assert played(capsys, run)["theta"] == changed.drift(12)
 
 
-def arguments(out: Path, config: RunConfig = CONFIG) -> list[str]:
-    path = out.parent / "config.toml"
-    path.write_text(toml_text(to_dict(config)))
-    return [
-        *("run", config.task, "--method", config.method),
-        *("--config", str(path), "--out", str(out), "--quiet"),
-    ]
-
-
-def test_a_run_is_filmed_and_says_where(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], read_video: Read
-) -> None:
-    out = tmp_path / "run"
-    assert main([*arguments(out), "--video-every", "2"]) == 0
-    printed = capsys.readouterr().out
-    assert f"{out}/episodes.jsonl" in printed and f"{out}/videos" in printed
-    names = ["000001.mp4", "000003.mp4", "000004.mp4"]
-    assert sorted(os.listdir(out / "videos")) == names
-    fps, frames = read_video(out / "videos" / "000004.mp4")
-    assert len(frames) == 7
-    assert fps == RATE / 2  # a decision is held for two steps
-
-
-def test_without_the_extra_a_run_is_refused_and_a_policy_played_unfilmed(
+def test_without_the_extra_a_policy_is_played_unfilmed(
     run: Path,
-    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    new = tmp_path / "new"
-    for every, value in (("1", "driftrl[video]"), ("0", "received 0")):
-        assert main([*arguments(new), "--video-every", every]) == 2
-        assert value in capsys.readouterr().err and not new.exists()
     assert main(["play", str(run)]) == 0
     printed = capsys.readouterr().out
     assert "return" in printed and "driftrl[video]" in printed

@@ -67,7 +67,7 @@ class Served:
 
 Serve = Callable[..., Served]
 
-PATIENT = Timing(period=0.01, real_time=False, patience=20.0, coast=0.02)
+PATIENT = Timing(period=0.01, real_time=False, patience=20.0)
 """Waits for its learner, so nothing depends on how busy the machine is."""
 LONG: dict[str, Any] = {"away": 20.0, "silence": 20.0}
 

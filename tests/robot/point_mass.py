@@ -71,7 +71,7 @@ def serve(address: str, log: Path, period: float) -> None:
     drive = Controller(
         Point(steps=8),
         Limits(stop=(STOP,), observation_size=2),
-        Timing(period=period, coast=2 * period),
+        Timing(period=period),
         lambda event: print(json.dumps(event), file=events, flush=True),
     )
     robot = Robot(drive, address)

@@ -59,7 +59,7 @@ def test_steps_need_an_episode_and_actions_their_shape(serve: Serve) -> None:
 
 
 def test_silence_ends_the_episode_and_the_connection(serve: Serve) -> None:
-    served = serve(Timing(period=0.01, real_time=False, patience=0.5, coast=0.0))
+    served = serve(Timing(period=0.01, real_time=False, patience=0.5))
     gate = threading.Event()
 
     def hang(step: int, sample: Sample) -> Sample:

@@ -38,7 +38,7 @@ def address() -> Iterator[str]:
         environment_of(config), name=config.task, steps=steps, theta_known=True
     )
     limits = Limits(stop=(0.0,), observation_size=machine.observation_size)
-    timing = Timing(period=0.01, real_time=False, coast=0.0)
+    timing = Timing(period=0.01, real_time=False)
     robot = Robot(Controller(machine, limits, timing), "tcp://127.0.0.1:*")
     thread = threading.Thread(target=robot.serve)
     thread.start()

@@ -24,7 +24,6 @@ LIMITS = Limits(
     observation_size=2,
     bounds=(Bound(0, -1.4, 2.8),),
     sensors=(Bound(0, -100.0, 100.0), Bound(1, -8.0, 8.0)),
-    frozen=3,
 )
 
 
@@ -49,29 +48,28 @@ def test_a_limited_action_is_the_nearest_allowed(
 
 
 @pytest.mark.parametrize(
-    ("obs", "reward", "repeats", "code", "value"),
+    ("obs", "reward", "code", "value"),
     [
-        ((0.0, math.nan), 0.0, 1, "observation", "Entry 1 .*nan"),
-        ((math.inf, 0.0), 0.0, 1, "observation", "Entry 0 .*inf"),
-        ((0.0,), 0.0, 1, "observation", r"\(1,\)"),
-        ((0.0, 0.0), math.nan, 1, "observation", "nan"),
-        ((0.0, 0.0), 0.0, 3, "stale", "3"),
-        ((0.0, 8.5), 0.0, 1, "range", "Entry 1 .*8.5.*-8 to 8"),
-        ((-1.5, 0.0), 0.0, 1, "bounds", "Entry 0 .*-1.5.*-1.4 to 2.8"),
-        ((2.81, 0.0), 0.0, 2, "bounds", "Entry 0"),
+        ((0.0, math.nan), 0.0, "observation", "Entry 1 .*nan"),
+        ((math.inf, 0.0), 0.0, "observation", "Entry 0 .*inf"),
+        ((0.0,), 0.0, "observation", r"\(1,\)"),
+        ((0.0, 0.0), math.nan, "observation", "nan"),
+        ((0.0, 8.5), 0.0, "range", "Entry 1 .*8.5.*-8 to 8"),
+        ((-1.5, 0.0), 0.0, "bounds", "Entry 0 .*-1.5.*-1.4 to 2.8"),
+        ((2.81, 0.0), 0.0, "bounds", "Entry 0"),
     ],
 )
 def test_wrong_observations_are_named(
-    obs: tuple[float, ...], reward: float, repeats: int, code: str, value: str
+    obs: tuple[float, ...], reward: float, code: str, value: str
 ) -> None:
     with pytest.raises(Interrupted, match=value) as raised:
-        check_observation(array(*obs), reward, repeats, LIMITS)
+        check_observation(array(*obs), reward, LIMITS)
     assert raised.value.code == code
 
 
 def test_right_observations_pass() -> None:
-    check_observation(array(2.8, -8.0), 1.0, 2, LIMITS)
-    check_observation(array(1e9, 0.0), 0.0, 99, Limits((0.0,), 2))
+    check_observation(array(2.8, -8.0), 1.0, LIMITS)
+    check_observation(array(1e9, 0.0), 0.0, Limits((0.0,), 2))
 
 
 def test_sensors_get_a_tenth_of_their_range() -> None:
@@ -88,7 +86,6 @@ def test_sensors_get_a_tenth_of_their_range() -> None:
         ({"stop": (math.nan,)}, "stop action"),
         ({"rate": 0.0}, "rate limit"),
         ({"rate": math.nan}, "rate limit"),
-        ({"frozen": 1}, "frozen"),
         ({"bounds": (Bound(2, 0.0, 1.0),)}, "2"),
         ({"bounds": (Bound(-1, 0.0, 1.0),)}, "-1"),
         ({"bounds": (Bound(0, 2.0, 1.0),)}, "2"),

@@ -23,7 +23,6 @@ def test_percentiles_are_measured_values() -> None:
         ({"period": 0.0}, "period"),
         ({"patience": -1.0}, "patience"),
         ({"reset": 0.0}, "reset"),
-        ({"coast": -1.0}, "coast"),
         ({"deadline": 1.0}, "deadline"),
     ],
 )

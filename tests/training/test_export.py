@@ -141,7 +141,7 @@ def test_a_run_is_exported_and_said_so(
     assert export(learned, to) == 0
     out, err = capsys.readouterr()
     assert err == "" and str(to) in out and "exported.py" in out
-    assert all(word in out for word in ("2 episodes", "8 and 6", "--low", "2 steps"))
+    assert all(word in out for word in ("(3, 8, 6, 1)", "--low"))
     policy, episodes = newest_policy(learned, read_config(learned))
     quiet, alone = policy.deterministic(), load_policy(to)
     assert (alone.task, alone.episode) == ("pendulum-decay", episodes) != ("", 1)

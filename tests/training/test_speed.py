@@ -1,4 +1,4 @@
-"""The products of an update, counted by hand, and what runs have taken."""
+"""What a run is expected to take, beside what runs have taken."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,73 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACConfig,
-)
 from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import read_toml
 from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
 from driftrl.presets.tasks import TASKS
-from driftrl.training.speed import expected_bytes, expected_minutes, update_flops
+from driftrl.training.speed import expected_bytes, expected_minutes
 from driftrl.training.study import find_study
 from driftrl.types import Episode
-
-CONFIG = EnsembleAgentConfig(
-    policy_gradient="critic",
-    model=EnsembleConfig(members=2, hidden=(5,)),
-    imagination=ImaginationConfig(),
-    optimism=DeepOptimismConfig(),
-    sac=SACConfig(hidden=(4, 4), batch_size=3),
-    learning=LearningConfig(model_updates=1, policy_updates=2, learning_starts=3),
-)
-
-
-def test_flops_of_an_update_by_hand() -> None:
-    # Networks of 4·5 + 5·4, 3·4 + 4·4 + 4·2 and 4·4 + 4·4 + 4·1 weights; each is in a
-    # multiplication and an addition for 3 rows, of 2 members, 1 actor and 2 critics.
-    model, actor, critics = (2 * 3 * n for n in (2 * 40, 36, 2 * 36))
-    # Backwards each weight is in two products more, but the first layer's in one.
-    model_step = 3 * model - 2 * 3 * 2 * 20
-    actor_step, critic_step = 3 * actor - 2 * 3 * 12, 3 * critics - 2 * 3 * 2 * 16
-    # K = 2 imagined steps and the collected one; two updates of the policy, each with
-    # actions for the targets, the targets, and the slope of the critics by actions.
-    policy = 2 * (actor + critics + critic_step + 2 * critics + actor_step)
-    expected = model_step + 3 * model + 2 * actor + policy
-    assert update_flops(CONFIG, (3, 1)) == expected
-    tuned = replace(CONFIG, optimism=DeepOptimismConfig(rule="tuned"))
-    assert update_flops(tuned, (3, 1)) == expected + model + actor
-    residual = replace(CONFIG, sac=replace(CONFIG.sac, critic="residual"))
-    # 16 weights more, in 1 + 3 + 2 products of both critics and both updates.
-    more = 2 * 6 * 2 * 3 * 2 * 16
-    assert update_flops(residual, (3, 1)) == expected + more
-
-
-def test_flops_of_an_update_through_the_model_by_hand() -> None:
-    model = replace(CONFIG.model, batch_size=7, steps=3)
-    critics = replace(CONFIG.sac, critics=3)
-    config = replace(CONFIG, policy_gradient="model", model=model, sac=critics)
-    # Two rows of three: as many for each of two members.
-    model, actor, critics = (2 * 2 * n for n in (2 * 40, 36, 3 * 36))
-    model_steps = 3 * (3 * 40 - 20) * 2 * 7 * 2
-    critic_step = 3 * critics - 2 * 2 * 3 * 16
-    # K = 2: three actions, whose slopes go back to the state, two predictions, and the
-    # critics at the end, backwards to their inputs alone; then targets and regression.
-    policy = 3 * 3 * actor + 2 * 2 * model + 2 * critics + critics + critic_step
-    assert update_flops(config, (3, 1)) == model_steps + 2 * policy
-    # Without a bonus, one member predicts a row.
-    alone = replace(
-        config,
-        optimism=DeepOptimismConfig(weight=0.0),
-        imagination=ImaginationConfig(dynamics="member"),
-    )
-    less = 2 * 2 * 2 * model / 2
-    assert update_flops(alone, (3, 1)) == model_steps + 2 * policy - less
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -2,31 +2,29 @@
 
 Every run has a score.  The aggregates follow Agarwal et al. (2021), *Deep Reinforcement
 Learning at the Edge of the Statistical Precipice*, whose library rliable gives the same
-numbers: interquartile mean, optimality gap, probability of improvement, performance
-profile, with intervals from a stratified bootstrap, which draws seeds with replacement
-within each problem.  With few seeds these intervals are too narrow.
+numbers: interquartile mean, optimality gap, probability of improvement, with intervals
+from a stratified bootstrap, which draws seeds with replacement within each problem.
+With few seeds these intervals are too narrow.
 
-Axis letters: ``K`` runs, ``R`` resamples, ``T`` thresholds.
+Axis letters: ``K`` runs, ``R`` resamples.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars
 from jaxtyping import Float
 from scipy import stats
 
-from driftrl.analysis.names import default_baseline
 from driftrl.analysis.regret import methods_of, require_distinct_seeds
 from driftrl.analysis.statistics import LEVEL
+from driftrl.analysis.style import default_baseline
 from driftrl.errors import InputError, counted, require
 
 RESAMPLES = 5_000
 _FEWEST_SEEDS = 2  # a single run says nothing about its scatter
-_THRESHOLDS = 201
-_MARGIN = 0.02  # of the range of scores, so that a profile is seen to begin and end
 
 Strata = Sequence[Float[np.ndarray, "*R _"]]
 """Scores of the runs of one method, an array for each problem."""
@@ -43,10 +41,6 @@ class Measure:
     target: float | None = None
     """The score of a run that is optimal throughout, if it is known."""
 
-    def oriented(self, scores: np.ndarray) -> np.ndarray:
-        """Return scores of which more is better."""
-        return np.asarray(scores if self.higher_is_better else -scores)
-
 
 OPTIMALITY = Measure(
     "score",
@@ -56,52 +50,18 @@ OPTIMALITY = Measure(
     "is twice the least possible cost, and scores below 0 occur.",
     target=1.0,
 )
-RANGED = Measure(
-    "score",
-    "J*(θ) is not known for all problems, so the score of a run is its mean return, "
-    "scaled so that the worst run of a problem has 0 and the best 1. It compares the "
-    "runs with each other and does not say how good they are. There is no optimality "
-    "gap.",
-)
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """One number, or one for each threshold, with its bootstrap interval."""
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-@dataclass(frozen=True)
-class MethodAggregates:
-    """All runs of a method together."""
-
-    runs: int
-    iqm: Aggregate
-    mean: Aggregate
-    median: Aggregate
-    """Of the means on each problem; of the runs if there is one problem."""
-    optimality_gap: Aggregate | None
-    """Mean shortfall from the target; None without a target."""
-    profile: Aggregate
-    """Share of runs that are better than each threshold."""
-    improvement: Aggregate | None
-    """P(a run is better than one of the baseline); None for the baseline itself."""
-
-
-@dataclass(frozen=True)
-class Aggregates:
+class Comparison:
     """All methods, judged by the same runs of the same problems."""
 
+    table: polars.DataFrame
+    """What ``compare`` returns."""
     measure: Measure
     problems: tuple[str, ...]
     scores: Mapping[str, Strata]
     """Of each method, the scores of its seeds on each problem."""
-    thresholds: Float[np.ndarray, " T"]
-    """τ of the performance profiles."""
-    methods: Mapping[str, MethodAggregates]
     baseline: str | None
     """The method that the others are compared with; None if it does not count."""
     problems_left_out: tuple[str, ...]
@@ -113,8 +73,7 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
     """Return aggregate scores of each method over all problems and seeds.
 
     The score of a run is ``1 − R_N / Σ|J*|``.  If only one problem counts it is R_N,
-    and where J* is unknown the mean return, scaled to [0, 1] if there are several
-    problems.
+    and where J* is unknown the mean return.
 
     Returns:
         One row per method: its runs, the name of the score, and with 95 % intervals
@@ -122,26 +81,16 @@ def compare(frame: polars.DataFrame) -> polars.DataFrame:
         probability that a run is better than one of the baseline.
     """
     require(len(frame) > 0, "The frame has no rows: no episode is recorded.")
-    aggregates = aggregate(frame)
-    if aggregates is None:
+    comparison = aggregate(frame)
+    if comparison is None:
         raise InputError(
             "There is nothing to compare: aggregates need two methods with two shared "
-            "seeds on at least one problem."
+            "seeds on at least one problem, and J* if there are several problems."
         )
-    rows = []
-    for name, method in aggregates.methods.items():
-        row = {"method": name, "runs": method.runs, "score": aggregates.measure.name}
-        for column in ("iqm", "mean", "median", "optimality_gap", "improvement"):
-            one: Aggregate | None = getattr(method, column)
-            for end in ("value", "low", "high"):
-                name = column if end == "value" else f"{column}_{end}"
-                row[name] = None if one is None else float(getattr(one, end))
-        rows.append(row)
-    table = polars.DataFrame(rows, infer_schema_length=None)
-    return table.cast({polars.Null: polars.Float64})  # columns without a number
+    return comparison.table
 
 
-def aggregate(frame: polars.DataFrame) -> Aggregates | None:
+def aggregate(frame: polars.DataFrame) -> Comparison | None:
     """Return every aggregate of every method; None if there is nothing to compare.
 
     All methods are judged by the same mixture of problems: those on which every method
@@ -162,7 +111,9 @@ def aggregate(frame: polars.DataFrame) -> Aggregates | None:
     if len(methods) < 2 or kept.is_empty():
         return None
     chosen = kept["problem"].unique(maintain_order=True).to_list()
-    measure, score = _measure(kept)
+    if (judged := _measure(kept)) is None:
+        return None
+    measure, score = judged
     kept = kept.with_columns(score=score).sort("seed", maintain_order=True)
     strata = {
         name: [
@@ -172,12 +123,11 @@ def aggregate(frame: polars.DataFrame) -> Aggregates | None:
         for name in methods
     }
     baseline = default_baseline(methods)
-    return Aggregates(
+    return Comparison(
+        table=aggregate_scores(strata, measure, baseline),
         measure=measure,
         problems=tuple(chosen),
         scores=strata,
-        thresholds=_thresholds(strata),
-        methods=aggregate_scores(strata, measure, baseline),
         baseline=baseline if baseline in methods else None,
         problems_left_out=tuple(one for one in problems if one not in chosen),
         methods_left_out=tuple(name for name in names if name not in methods),
@@ -204,16 +154,17 @@ def _runs(frame: polars.DataFrame) -> polars.DataFrame:
     )
 
 
-def _measure(runs: polars.DataFrame) -> tuple[Measure, polars.Expr]:
-    """Return what to judge by, and the score as an expression of the runs."""
+def _measure(runs: polars.DataFrame) -> tuple[Measure, polars.Expr] | None:
+    """Return what to judge by, and the score as an expression of the runs.
+
+    None where the problems have no scale that they share.
+    """
     returns, regret = polars.col("mean_return"), polars.col("regret")
     is_known = runs["possible"].null_count() == 0
     if runs["problem"].n_unique() > 1:
         if is_known and (runs["possible"] > 0).all():
             return OPTIMALITY, 1 - regret / polars.col("possible")
-        low, high = returns.min().over("problem"), returns.max().over("problem")
-        # All to ½ if all are equal.
-        return RANGED, ((returns - low) / (high - low)).fill_nan(0.5)
+        return None
     episodes = runs["last"][0]
     after = counted(episodes, "episode")
     if not is_known:
@@ -243,17 +194,6 @@ def optimality_gap(strata: Strata, target: float) -> Float[np.ndarray, "*R"]:
     return np.asarray(np.maximum(0, target - _pooled(strata)).mean(axis=-1))
 
 
-def performance_profile(
-    strata: Strata, thresholds: Float[np.ndarray, " T"]
-) -> Float[np.ndarray, "*R T"]:
-    """Share of the runs whose score exceeds each threshold."""
-    scores = np.sort(_pooled(strata), axis=-1)
-    count = scores.shape[-1]
-    flat = scores.reshape(-1, count)
-    above = [count - np.searchsorted(row, thresholds, side="right") for row in flat]
-    return np.reshape(above, (*scores.shape[:-1], len(thresholds))) / count
-
-
 def probability_of_improvement(first: Strata, second: Strata) -> np.ndarray:
     """P(X > Y) of a run X of the first and Y of the second method on one problem.
 
@@ -271,53 +211,44 @@ def aggregate_scores(
     baseline: str,
     *,
     resamples: int = RESAMPLES,
-) -> dict[str, MethodAggregates]:
+) -> polars.DataFrame:
     """Return the aggregates of each method; always with the same random streams."""
     # A separate random stream for each method: they are drawn independently.
     drawn = {
         name: _resampled(strata, resamples, np.random.default_rng([0, index]))
         for index, (name, strata) in enumerate(scores.items())
     }
-    thresholds, target = measure.oriented(_thresholds(scores)), measure.target
+    rows: list[dict[str, Any]] = []
 
     def estimate(
-        statistic: Callable[..., np.ndarray], *names: str, better: bool = False
-    ) -> Aggregate:
-        """Apply a statistic, if ``better`` to scores of which more is better."""
-        of = lambda runs: measure.oriented(runs) if better else runs
-        value, samples = (
-            statistic(*([of(one) for one in table[name]] for name in names))
-            for table in (scores, drawn)
-        )
-        low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        return Aggregate(np.asarray(value), np.asarray(low), np.asarray(high))
-
-    gap = functools.partial(optimality_gap, target=target or 0.0)
-    profile = functools.partial(performance_profile, thresholds=thresholds)
-
-    return {
-        name: MethodAggregates(
-            runs=sum(map(len, strata)),
-            iqm=estimate(interquartile_mean, name),
-            mean=estimate(lambda one: _pooled(one).mean(axis=-1), name),
-            median=estimate(problem_median, name),
-            optimality_gap=None if target is None else estimate(gap, name),
-            profile=estimate(profile, name, better=True),
-            improvement=estimate(
-                probability_of_improvement, name, baseline, better=True
+        column: str, statistic: Callable[..., np.ndarray] | None, *names: str
+    ) -> None:
+        """Add a statistic of some methods with its interval to the last row."""
+        value, low, high = None, None, None
+        if statistic is not None:
+            value, samples = (
+                statistic(*(table[name] for name in names)) for table in (scores, drawn)
             )
-            if baseline in scores and name != baseline
-            else None,
-        )
-        for name, strata in scores.items()
-    }
+            ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+            low, high = np.quantile(samples, ends).tolist()
+            value = float(value)
+        rows[-1] |= {column: value, f"{column}_low": low, f"{column}_high": high}
 
-
-def _thresholds(scores: Mapping[str, Strata]) -> Float[np.ndarray, " T"]:
-    everyone = np.concatenate([_pooled(strata) for strata in scores.values()])
-    low, high = everyone.min(), everyone.max()
-    margin = _MARGIN * (high - low) or 0.5  # if all are equal
-    return np.linspace(low - margin, high + margin, _THRESHOLDS)
+    target = measure.target
+    gap = lambda strata: optimality_gap(strata, target or 0.0)
+    for name, strata in scores.items():
+        runs = sum(map(len, strata))
+        rows.append({"method": name, "runs": runs, "score": measure.name})
+        estimate("iqm", interquartile_mean, name)
+        estimate("mean", lambda strata: _pooled(strata).mean(axis=-1), name)
+        estimate("median", problem_median, name)
+        estimate("optimality_gap", None if target is None else gap, name)
+        pair = (name, baseline) if measure.higher_is_better else (baseline, name)
+        is_compared = baseline in scores and name != baseline
+        better = probability_of_improvement if is_compared else None
+        estimate("improvement", better, *pair)
+    table = polars.DataFrame(rows, infer_schema_length=None)
+    return table.cast({polars.Null: polars.Float64})  # columns without a number
 
 
 def _resampled(

@@ -4,7 +4,6 @@ Traces say in ``meta`` which method they belong to, so that the page can hide it
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import polars as pl
 from plotly import graph_objects as go
 
-from driftrl.analysis.compare import Aggregates
 from driftrl.analysis.panels import Panel, longest_run, theta_changes, unit_of
 from driftrl.analysis.statistics import mean, standard_error
 from driftrl.analysis.style import DASHES, INK, MUTED, MethodStyle, translucent
@@ -38,7 +36,6 @@ _RUN_STRIPS: dict[str, dict[str, str]] = {
 """Strips of the figure of one run: the axis, and each column with its name."""
 _PANEL_PIXELS, _STRIP_PIXELS, _GAP_PIXELS = 250, 70, 22
 _MARGIN = {"l": 76, "r": 14, "t": 10, "b": 44}
-_MOST_BANDS = 5  # more would hide each other
 _DIGITS = 7
 
 Styles = Mapping[str, MethodStyle]
@@ -54,20 +51,6 @@ def _axis(title: str = "", **style: Any) -> dict[str, Any]:
     look = {"gridcolor": "#E9E9E9", "zeroline": False, "linecolor": INK}
     named = {"title": {"text": title, "standoff": 6}} if title else {}
     return look | {"ticks": "outside", "automargin": True} | named | style
-
-
-def _figure(height: int, **layout: Any) -> go.Figure:
-    shared: dict[str, Any] = {
-        "template": "none",
-        "height": height,
-        "margin": _MARGIN,
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-        "showlegend": False,
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-    }
-    return go.Figure(layout=shared | layout)
 
 
 def _stacked_figure(
@@ -86,12 +69,19 @@ def _stacked_figure(
     """
     inner = sum(height for height, _ in strips) + _GAP_PIXELS * (len(strips) - 1)
     last = f"y{len(strips)}" if len(strips) > 1 else "y"
-    figure = _figure(
-        inner + top + _MARGIN["b"],
-        margin=_MARGIN | {"t": top},
-        hovermode="x unified",
-        xaxis=_axis(unit, anchor=last, **episodes),
-    )
+    layout: dict[str, Any] = {
+        "template": "none",
+        "height": inner + top + _MARGIN["b"],
+        "margin": _MARGIN | {"t": top},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "showlegend": False,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "x unified",
+        "xaxis": _axis(unit, anchor=last, **episodes),
+    }
+    figure = go.Figure(layout=layout)
     upper = inner
     for place, (height, style) in enumerate(strips, 1):
         domain = [max(0.0, (upper - height) / inner), upper / inner]
@@ -148,8 +138,19 @@ def _draw_method(
     form = ":.1%" if panel.as_percent else ":.4~g"
     known = np.isfinite(centre) & np.isfinite(error)
     if known.any():
+        x = episodes[known]
         low, high = (centre - error)[known], (centre + error)[known]
-        _draw_band(figure, episodes[known], low, high, style.colour, axis, method)
+        figure.add_scatter(
+            x=_rounded([*x, *x[::-1]]),
+            y=_rounded([*high, *low[::-1]]),
+            yaxis=axis,
+            fill="toself",
+            fillcolor=translucent(style.colour),
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            meta={"method": method},
+        )
     figure.add_scatter(
         x=episodes.tolist(),
         y=_rounded(centre),
@@ -176,28 +177,6 @@ def _draw_reference(figure: go.Figure, panel: Panel, axis: str) -> None:
         line={"color": INK, "width": 1.4, "shape": "hvh"},
         hovertemplate="%{y:.1%}" if panel.as_percent else "%{y:.4~g}",
         meta={"quantity": panel.key},
-    )
-
-
-def _draw_band(
-    figure: go.Figure,
-    x: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    colour: str,
-    axis: str = "y",
-    method: str = "",
-) -> None:
-    figure.add_scatter(
-        x=_rounded([*x, *x[::-1]]),
-        y=_rounded([*high, *low[::-1]]),
-        yaxis=axis,
-        fill="toself",
-        fillcolor=translucent(colour),
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-        meta={"method": method},
     )
 
 
@@ -245,32 +224,4 @@ def run_figure(columns: Iterable[str]) -> go.Figure:
                 hovertemplate="%{y:.1%}" if column == "coverage" else "%{y:.4~g}",
                 meta={"column": column, "coloured": not reference and not dots},
             )
-    return figure
-
-
-def profile_figure(aggregates: Aggregates, styles: Styles) -> go.Figure:
-    """Draw the performance profile of each method."""
-    measure, taus = aggregates.measure, aggregates.thresholds
-    score = re.sub(r"\bR_(\w+)", r"R<sub>\1</sub>", measure.name)
-    side = "above" if measure.higher_is_better else "below"
-    figure = _figure(
-        330,
-        hovermode="x unified",
-        xaxis=_axis(f"τ, {score}", hoverformat=".4~g"),
-        yaxis=_axis(f"share of runs {side} τ", tickformat=".0%", range=[-0.03, 1.03]),
-    )
-    for method, one in aggregates.methods.items():
-        style, ends = styles[method], one.profile
-        if len(aggregates.methods) <= _MOST_BANDS:
-            _draw_band(figure, taus, ends.low, ends.high, style.colour, method=method)
-        figure.add_scatter(
-            x=_rounded(taus),
-            y=_rounded(one.profile.value),
-            customdata=[_rounded(pair) for pair in np.stack([ends.low, ends.high], 1)],
-            name=escape(style.name),
-            mode="lines",
-            line={"color": style.colour, "width": 2.2, "dash": DASHES[style.dash]},
-            hovertemplate="%{y:.0%} (%{customdata[0]:.0%} to %{customdata[1]:.0%})",
-            meta={"method": method},
-        )
     return figure

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import polars
 
-from driftrl.analysis.names import first_few, natural_key
-from driftrl.config.toml import read_toml
-from driftrl.errors import DriftrlError, InputError, counted, require
+from driftrl.analysis.style import first_few, natural_key
+from driftrl.errors import DriftrlError, counted, require
 from driftrl.oracles.table import (
     Oracle,
     Progress,
@@ -29,12 +28,10 @@ from driftrl.records import (
     CONFIG_FILE,
     RECORDS_FILE,
     Run,
-    has_torn_row,
     load_run,
     run_directories,
 )
 
-STUDY_FILE = "study.toml"
 _SYSTEM = (
     *("task", "environment", "drift", "extra_drifts", "clock", "drift_every"),
     *("continuing", "recovery", "event_cost"),
@@ -156,8 +153,7 @@ def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
     """Return the runs that can be read, and a note on each that cannot."""
     places = run_directories(directory)
     if places == [directory]:
-        run = load_run(directory)
-        return [run], _torn_notes([run])
+        return [load_run(directory)], []
     recorded = {path.parent.name for path in directory.glob(f"*/{RECORDS_FILE}")}
     begun = {place.name for place in places}
     reasons = dict.fromkeys(recorded - begun, f"no {CONFIG_FILE}")
@@ -169,38 +165,7 @@ def _read_directory(directory: Path) -> tuple[list[Run], list[str]]:
             reasons[place.name] = str(error).rstrip(".")
     notes = [f"Left out: {name}: {reasons[name]}." for name in sorted(reasons)]
     require(bool(runs), f"No run in {directory} can be read. {' '.join(notes)}")
-    known = recorded | begun
-    missing = [name for name in planned_names(directory) if name not in known]
-    if missing:
-        notes.append(
-            f"Nothing is recorded of {counted(len(missing), 'run')} that {STUDY_FILE} "
-            f"names: {', '.join(first_few(missing))}."
-        )
-    return runs, [*notes, *_torn_notes(runs)]
-
-
-def planned_names(directory: Path) -> list[str]:
-    """Return the names of a study's runs, as far as its file gives them."""
-    try:
-        table = read_toml(directory / STUDY_FILE)
-        names = []
-        for seed in table.get("seeds", []):
-            for variant in table.get("variants") or [{}]:
-                task = (variant.get("task") or table["task"]).replace(":", ".")
-                middle = f"-{variant['name']}" if variant.get("name") else ""
-                methods = variant.get("methods") or table.get("methods", [])
-                names += [f"{task}-{method}{middle}-s{seed}" for method in methods]
-        return names
-    except (InputError, ValueError, TypeError, AttributeError, KeyError):
-        return []  # no study, or none that could have been run
-
-
-def _torn_notes(runs: Sequence[Run]) -> list[str]:
-    return [
-        f"The last row of {run.directory.resolve().name} is incomplete and was ignored."
-        for run in runs
-        if has_torn_row(run.directory / RECORDS_FILE)
-    ]
+    return runs, notes
 
 
 def _version_notes(runs: Sequence[Run]) -> list[str]:

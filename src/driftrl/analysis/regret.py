@@ -17,8 +17,8 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from driftrl.analysis.names import default_baseline, natural_key
 from driftrl.analysis.statistics import Estimate, Interval, estimate_mean, mean
+from driftrl.analysis.style import default_baseline, natural_key
 from driftrl.errors import InputError, require
 
 LAST_EPISODES = 10

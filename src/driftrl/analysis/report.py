@@ -2,40 +2,35 @@
 
 The page is one file: Plotly's code is embedded, a content security policy forbids every
 request, and the template escapes whatever comes from a file.  Figures and records lie
-in it compressed; a very large study is thinned, and the page says so.
+in it compressed.
 """
 
 import base64
 import gzip
 import json
-import math
 import re
 import shlex
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import polars as pl
-from matplotlib.figure import Figure
 from plotly import graph_objects as go
 from plotly.offline import get_plotlyjs
 
 import driftrl
 from driftrl.analysis import plots
-from driftrl.analysis.compare import Aggregates, aggregate
-from driftrl.analysis.interactive import panel_figure, profile_figure, run_figure
+from driftrl.analysis.compare import Comparison, aggregate
+from driftrl.analysis.interactive import panel_figure, run_figure
 from driftrl.analysis.load import (
-    STUDY_FILE,
     Results,
     flattened,
     read_results,
     study_names,
 )
-from driftrl.analysis.names import first_few, sweeps_of
 from driftrl.analysis.panels import Panel, panels_of
 from driftrl.analysis.regret import (
     LAST_EPISODES,
@@ -47,6 +42,7 @@ from driftrl.analysis.style import (
     TEMPLATES,
     UNKNOWN,
     MethodStyle,
+    first_few,
     method_name,
     method_styles,
     number,
@@ -62,13 +58,13 @@ from driftrl.records import COLUMNS, Run
 MOST_PROBLEMS = 8
 """Problems up to which each has printed figures."""
 _MOST_METHODS = 8  # that one printed figure names side by side
-_MOST_ROWS = 50_000  # of records, which take about 15 MB
+STUDY_FILE = "study.toml"
 _TEXT = ("study", "problem", "task", "method", "run", "seed")
 _NUMBERS = (
     *(name for name in COLUMNS if name != "span_losses"),
     *("optimal_return", "regret", "cumulative_regret", "span", "since_change"),
 )
-_NOT_SHOWN = ("method", "seed", "versions", "changes")
+_NOT_SHOWN = ("method", "seed", "changes")
 _STACKED = ("theta", "regret", "returns")  # the first figure, from the top
 
 
@@ -79,7 +75,6 @@ def report(
     oracle: Oracle | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = warnings.warn,
-    command: str = "",
 ) -> list[Path]:
     """Write an HTML page about recorded runs, and figures as PNG and PDF beside it.
 
@@ -89,7 +84,6 @@ def report(
         oracle: J*(θ), see ``driftrl.load``; ``"none"`` shows returns only.
         progress: Called with the finished and the total number of optima to compute.
         warn: Called with a sentence for each run that is left out.
-        command: What the page says it was made by.
 
     Returns:
         The written files, the page last.
@@ -101,18 +95,17 @@ def report(
     for note in results.notes:
         warn(note)
     sources = [_source(*named) for named in study_names(directories).items()]
-    every = math.ceil(len(results.frame) / _MOST_ROWS)
     summaries = summarize(results.frame)
     target.mkdir(parents=True, exist_ok=True)
     sections = [
-        _section(index, summary, results, every, len(summaries) > 1)
+        _section(index, summary, results, len(summaries) > 1)
         for index, summary in enumerate(summaries, 1)
     ]
-    written, pictures = [], []
+    written = []
     if len(sections) <= MOST_PROBLEMS:
-        written, pictures = _print_figures(results.frame, sections, target)
+        written = _print_figures(results.frame, sections, target)
     page = target / "report.html"
-    text = _render(results, sections, sources, pictures, every, command)
+    text = _render(results, sections, sources)
     write_atomically(page, text.encode())
     return [*written, page]
 
@@ -175,11 +168,10 @@ class Section:
     different: list[list[str]]
     """Settings in which methods differ: name, then a value for each."""
     common: list[list[str]]
-    pictures: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _section(
-    index: int, summary: ProblemSummary, results: Results, every: int, several: bool
+    index: int, summary: ProblemSummary, results: Results, several: bool
 ) -> Section:
     methods = {method.method: method for method in summary.methods}
     styles = method_styles(methods)
@@ -199,7 +191,7 @@ def _section(
         best=min(methods.values(), key=lambda one: sign * one.score.mean),
         cards=_cards(index, summary, styles),
         runs=[
-            _run(run, rows, summary, every)
+            _run(run, rows, summary)
             | {"group": prefix + style.name, "colour": style.colour}
             for run, rows in here
             for style in [styles[rows["method"][0]]]
@@ -227,9 +219,7 @@ def _cards(
     return [replace(card, key=f"{index}-{card.key}") for card in cards]
 
 
-def _run(
-    run: Run, rows: pl.DataFrame, summary: ProblemSummary, every: int
-) -> dict[str, Any]:
+def _run(run: Run, rows: pl.DataFrame, summary: ProblemSummary) -> dict[str, Any]:
     """Return what the page shows of one run, with its records."""
     (method,) = [one for one in summary.methods if one.method == rows["method"][0]]
     score = method.score.values[method.seeds.index(rows["seed"][0])]
@@ -242,10 +232,10 @@ def _run(
     )
     unfinished = len(rows) < run.planned_episodes
     episode = pl.col("episode")
-    kept = rows.with_columns(
+    shown = rows.with_columns(
         span=episode - pl.col("first_retained"),
         since_change=episode - pl.col("last_change"),
-    )[(len(rows) - 1) % every :: every]
+    )
     return {
         "label": rows["run"][0],
         "episodes": progress,
@@ -254,7 +244,7 @@ def _run(
         "unfinished": "" if run.is_finished else f"{run.label} ({progress})",
         "facts": f"{facts}, {progress} episodes" if unfinished else facts,
         "text": rows.select(_TEXT).row(0, named=True),
-        "columns": kept.select(_NUMBERS).to_dict(as_series=False),
+        "columns": shown.select(_NUMBERS).to_dict(as_series=False),
         "resets": rows.filter("soft_reset")["episode"].to_list(),
     }
 
@@ -282,52 +272,22 @@ def _settings(
 
 # ---- printed figures -----------------------------------------------------------------
 
-_CAPTIONS = {
-    "problems": (
-        "All problems",
-        "A column for each problem: the drift θ, the return of each policy with the "
-        "best possible J*(θ), and cumulative dynamic regret, as far as they are known.",
-    ),
-    "sweep": (
-        "The swept setting",
-        "Final regret, or mean return where J* is unknown: mean over seeds ± standard "
-        "error.",
-    ),
-    "sweep_returns": (
-        "Return of an episode, by value of the swept setting",
-        "Means over seeds ± standard error; darker is a larger value.",
-    ),
-}
-
 
 def _print_figures(
     frame: pl.DataFrame, sections: Sequence[Section], target: Path
-) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Write the figures of all problems and of each; return those of all problems."""
+) -> list[Path]:
+    """Write the figures of all problems together and of each."""
     written: list[Path] = []
-    shown = []
     if len(sections) > 1 and frame["method"].n_unique() <= _MOST_METHODS:
-        figure = plots.problems(frame)
-        written += plots.save(figure, target / "problems")
-        shown = [_picture("problems", figure, written[-2])]
+        written += plots.save(plots.problems(frame), target / "problems")
     endings = file_endings([section.summary.problem for section in sections])
     for section, ending in zip(sections, endings, strict=True):
         rows = section.summary.frame
         names = ["regret" if section.summary.is_known else "returns", "overview"]
-        names += ["sweep", "sweep_returns"] if sweeps_of(section.methods) else []
         for name in names:
             figure = getattr(plots, name)(rows)
             written += plots.save(figure, target / f"{name}{ending}")
-            if name in _CAPTIONS:
-                section.pictures.append(_picture(name, figure, written[-2]))
-    return written, shown
-
-
-def _picture(name: str, figure: Figure, png: Path) -> dict[str, Any]:
-    title, caption = _CAPTIONS[name]
-    data = base64.b64encode(png.read_bytes()).decode()
-    width = round(150 * figure.get_figwidth())  # half of the PNG's: sharp on any screen
-    return {"title": title, "caption": caption, "width": width, "data": data}
+    return written
 
 
 def file_endings(labels: Sequence[str]) -> list[str]:
@@ -347,19 +307,14 @@ def _render(
     results: Results,
     sections: Sequence[Section],
     sources: Sequence[Mapping[str, str]],
-    pictures: Sequence[Mapping[str, Any]],
-    every: int,
-    command: str,
 ) -> str:
     frame = results.frame
     single = sources[0] if len(sources) == 1 else None
     styles = method_styles(
         dict.fromkeys(method for section in sections for method in section.methods)
     )
-    aggregates = aggregate(frame)
-    profile = _profile_card(aggregates, styles) if aggregates else None
+    comparison = aggregate(frame)
     cards = [card for section in sections for card in section.cards]
-    cards += [profile] if profile else []
     runs = [run for section in sections for run in section.runs]
     columns = [run["columns"] for run in runs]
     recorded = [n for n in _NUMBERS if any(set(one[n]) - {None} for one in columns)]
@@ -384,17 +339,12 @@ def _render(
         "styles": styles,
         "notes": results.notes,
         "not_started": first_few([*results.not_started, *not_started]),
-        "pictures": pictures,
-        "aggregates": aggregates,
-        "profile": profile,
-        "left_out": _left_out(aggregates) if aggregates else "",
-        "every": every,
+        "comparison": comparison,
+        "left_out": _left_out(comparison) if comparison else "",
         "last_episodes": LAST_EPISODES,
         "rows": sum(len(one["episode"]) for one in columns),
         "file": f"{frame['task'][0].replace(':', '.')}-episodes.csv",
         "version": driftrl.__version__,
-        "versions": _versions(results.runs),
-        "command": command,
         # Without a date: the same study gives the same page.
         "data": base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode(),
         "css": (TEMPLATES / "report.css").read_text(encoding="utf-8"),
@@ -408,9 +358,8 @@ def _render(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
-        # Ends of intervals are arrays without an axis.
-        "number": lambda value: number(float(value)),
-        "percent": lambda value: percent(float(value)),
+        "number": number,
+        "percent": percent,
         "counted": counted,
         "cut": first_few,
         "method_name": method_name,
@@ -419,34 +368,13 @@ def _render(
     return environment.get_template("report.html").render(context)
 
 
-def _profile_card(aggregates: Aggregates, styles: Mapping[str, MethodStyle]) -> Card:
-    side = "more than" if aggregates.measure.higher_is_better else "less than"
-    caption = (
-        f"Share of a method’s runs with a {aggregates.measure.name} of {side} τ. A "
-        "higher curve is better; bands are 95 % bootstrap intervals."
-    )
-    figure = profile_figure(aggregates, styles)
-    return Card("all-profile", "Performance profile", caption, figure)
-
-
-def _left_out(aggregates: Aggregates) -> str:
-    if not aggregates.runs_left_out:
+def _left_out(comparison: Comparison) -> str:
+    if not comparison.runs_left_out:
         return ""
-    problems, methods = aggregates.problems_left_out, aggregates.methods_left_out
+    problems, methods = comparison.problems_left_out, comparison.methods_left_out
     names = first_few([*map(problem_name, problems), *map(method_name, methods)])
     return (
         "Every method is judged by the same problems and seeds, at least two seeds a "
-        f"problem; {counted(aggregates.runs_left_out, 'run')} without a counterpart "
+        f"problem; {counted(comparison.runs_left_out, 'run')} without a counterpart "
         f"left out{': ' * bool(names)}{', '.join(names)}."
     )
-
-
-def _versions(runs: Sequence[Run]) -> list[list[str]]:
-    """Return the versions of each library, with the number of runs if they differ."""
-    tables = [run.config.get("versions", {}) for run in runs]
-    rows = []
-    for name in dict.fromkeys(name for table in tables for name in table):
-        counts = Counter(str(table.get(name, UNKNOWN)) for table in tables)
-        several = [f"{one} ({counted(n, 'run')})" for one, n in counts.items()]
-        rows.append([name, ", ".join(several if len(several) > 1 else counts)])
-    return rows

@@ -30,7 +30,6 @@ COMMANDS = {
     "export": "export the newest policy of a run for a robot",
     "check-env": "check an environment of yours",
     "robot": "serve a robot, or its simulated twin, to a learner",
-    "bench": "measure the speed of the learner on this machine",
 }
 _MODULES = {"list": "listing", "import": "importing"}
 

@@ -15,9 +15,7 @@ from driftrl.video import headless, play
 def main(
     directory: Annotated[Path, tyro.conf.Positional],
     *,
-    episode: int | None = None,
     theta: float | None = None,
-    seed: int | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -28,16 +26,14 @@ def main(
 
     Args:
         directory: Directory of a run, finished or under way.
-        episode: Drive the system of this episode (default: the last one run).
-        theta: Drive the system at this θ instead.
-        seed: Seed of the start and of a planner's draws (default: the run's).
+        theta: Drive the system at this θ (default: that of the last episode).
         out: The mp4 to write (default: a name of its own in DIRECTORY/videos).
         json: Print one JSON document instead of sentences.
     """
     is_mp4 = out is None or out.suffix == ".mp4"
     require(is_mp4, f"--out must end in .mp4, received {out}.")
     headless(os.environ)
-    played = play(directory, episode=episode, theta=theta, seed=seed, out=out)
+    played = play(directory, theta=theta, out=out)
     if json:
         video = None if played.video is None else str(played.video)
         document = asdict(played) | {"video": video}

@@ -1,6 +1,5 @@
 """``driftrl report``: figures and one HTML page from recorded runs."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,15 +28,11 @@ def main(
     from driftrl.analysis.report import report
 
     require(bool(directories), "Name the directory of a study or a run.")
-    words = ["driftrl", "report", *map(str, directories)]
-    words += [] if out is None else ["--out", str(out)]
-    words += [] if oracle is None else ["--oracle", oracle]
     written = report(
         directories,
         out,
         oracle="none" if returns else oracle,
         progress=oracle_progress(),
         warn=warn,
-        command=shlex.join([*words, *(["--returns"] if returns else [])]),
     )
     print("The report:", *written, sep="\n  ")

@@ -4,7 +4,7 @@ import json
 import signal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import gymnasium
 import numpy as np
@@ -12,15 +12,12 @@ import tyro
 
 from driftrl.errors import InputError, at_least, require
 from driftrl.records import read_settings
-from driftrl.robot.controller import Controller, Event, run_policy
+from driftrl.robot.controller import Controller, Event
 from driftrl.robot.machine import Machine
 from driftrl.robot.safety import Bound, Limits, sensor_ranges
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing, delays_of
 from driftrl.robot.transport import read_token
-
-if TYPE_CHECKING:
-    from driftrl.exported import Policy
 
 
 def main(
@@ -35,8 +32,6 @@ def main(
     stop: tuple[float, ...] = (),
     rate_limit: float = 2.0,
     bounds: tuple[str, ...] = (),
-    frozen: int = 0,
-    policy: Path | None = None,
     log: Path | None = None,
 ) -> None:
     """Run a task's twin, or a machine of your own, as a robot in real time.
@@ -54,8 +49,6 @@ def main(
         stop: The action that brings the machine to rest (default: zeros).
         rate_limit: Largest change of an action in one period; 2 is no limit.
         bounds: Where entries of the observation must stay, as INDEX:LOW:HIGH.
-        frozen: So many equal observations in a row mean stuck sensors; 0 is off.
-        policy: Drive with this exported policy instead of serving a learner.
         log: Append every event to this file, a line of JSON each.
     """
     for name, value in (("episodes", episodes), ("steps", steps)):
@@ -70,7 +63,6 @@ def main(
         rate=rate_limit,
         bounds=tuple(map(_bound, bounds)),
         sensors=sensor_ranges(*sensors),
-        frozen=frozen,
     )
     if log is not None:
         log.touch()
@@ -79,24 +71,20 @@ def main(
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         try:
-            if policy:
-                drive = partial(run_policy, controller, _policy(policy, machine))
-            else:
-                robot = Robot(controller, address, read_token(token_file))
-                drive, address = robot.serve, robot.address
+            robot = Robot(controller, address, read_token(token_file))
         except BaseException:
             controller.close()
             raise
         period = f"every {1e3 * timing.period:.4g} ms"
         pace = period if timing.real_time else "on demand"
         print(
-            f"{machine.name} is driven from {policy or address}: "
+            f"{machine.name} is driven from {robot.address}: "
             f"{machine.observation_size} observed numbers {pace}, "
             f"{machine.action_size} actions, {machine.steps} steps an episode. Ctrl-C "
             "ends it.",
             flush=True,
         )
-        drive(episodes)
+        robot.serve(episodes)
     except KeyboardInterrupt:
         print()
     finally:
@@ -146,23 +134,6 @@ def _bound(text: str) -> Bound:
         raise InputError(
             f"A bound is INDEX:LOW:HIGH, such as 0:-1.4:2.8; received {text!r}."
         ) from None
-
-
-def _policy(path: Path, machine: Machine) -> "Policy":
-    from driftrl.exported import PolicyError, load_policy
-
-    try:
-        policy = load_policy(path)
-    except PolicyError as error:
-        raise InputError(str(error)) from error
-    sizes = policy.sizes[0], policy.sizes[-1]
-    expected = machine.observation_size, machine.action_size
-    require(
-        sizes == expected,
-        f"The policy in {path} maps {sizes[0]} observations to {sizes[1]} actions, but "
-        f"{machine.name} has {expected[0]} and {expected[1]}.",
-    )
-    return policy
 
 
 def _report(log: Path | None, event: Event) -> None:

@@ -20,18 +20,17 @@ from driftrl.drift.schedules import Unknown
 from driftrl.envs.custom import STEPS, is_custom
 from driftrl.envs.limits import with_limits
 from driftrl.envs.tasks import check_fits, configure, task_named, task_of_robot
-from driftrl.errors import InputError, at_least, require
+from driftrl.errors import InputError, require
 from driftrl.memory.forgetting import KeepAll
 from driftrl.presets.methods import METHODS
 from driftrl.presets.tasks import TASKS
 from driftrl.records import CONFIG_FILE, read_settings
 from driftrl.tracking import tracking
 from driftrl.training import loop
-from driftrl.training.loop import OnEpisode, Watch
+from driftrl.training.loop import OnEpisode
 from driftrl.training.run_directory import read_config
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
-from driftrl.video import camera, check_video, headless
 
 if TYPE_CHECKING:
     from driftrl.robot.client import RemoteEnv
@@ -75,7 +74,6 @@ def main(argv: list[str]) -> int:
     if config.background:  # or an action would wait for what the thread computes
         os.environ["NPROC"] = "2"
     out = Path(options.out) if options.out else Path("runs") / config.name
-    watch = _watch(options.video_every, config, out)
     if options.resume and not (out / CONFIG_FILE).is_file():
         warn(f"{out} holds no run yet: a new one begins.")
     show = episode_printer(config.episodes)
@@ -93,14 +91,11 @@ def main(argv: list[str]) -> int:
                 _learn_on(robot, session, on_episode)
             else:
                 _warn_of_assumed_length(config)
-                more = {"on_episode": on_episode, "warn": warn, "watch": watch}
-                loop.run(config, out, **continued, **more)
+                loop.run(config, out, **continued, on_episode=on_episode, warn=warn)
     except KeyboardInterrupt:
         warn(f"stopped. Finished episodes are in {out}; go on with --resume.")
         return 130
     print(f"Results are in {out}/episodes.jsonl")
-    if watch is not None:
-        print(f"Videos are in {out / 'videos'}")
     return 0
 
 
@@ -144,22 +139,8 @@ def _connect(options: argparse.Namespace) -> "RemoteEnv":
     from driftrl.robot.client import RemoteEnv
     from driftrl.robot.transport import read_token
 
-    require(
-        options.video_every is None,
-        "--video-every needs a simulator; leave it out with --robot.",
-    )
     token = read_token(Path(options.token_file) if options.token_file else None)
     return RemoteEnv(options.robot, token, warn=warn)
-
-
-def _watch(every: int | None, config: RunConfig, out: Path) -> Watch | None:
-    """Return what films the run, once it is known to work; None if not asked for."""
-    if every is None:
-        return None
-    at_least("--video-every", every, 1)
-    headless(os.environ)
-    fps = check_video(config)
-    return camera(out / "videos", every=every, last=config.episodes, fps=fps)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -175,8 +156,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     for flag, (metavar, text) in _OPTIONS.items():
         parser.add_argument(flag, metavar=metavar, help=text)
-    text = "film episodes 1, N + 1, … and the last"
-    parser.add_argument("--video-every", metavar="N", help=text, type=int)
     text = "decisions of a segment; implies --continuing"
     parser.add_argument("--segment", metavar="N", help=text, type=int)
     for flag, text in _SWITCHES.items():

@@ -15,7 +15,6 @@ V(φ, ω) = V(−φ, −ω), so only φ ≥ 0 is computed.  θ is an argument of
 program, the grid is not.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import NamedTuple
@@ -28,8 +27,6 @@ from driftrl.envs.pendulum import MAX_SPEED, PendulumState, Scalar, repeated_ste
 
 Padded = Float[Array, "P_padded W_padded"]
 """A table with a margin, as ``pad`` makes it."""
-Advance = Callable[[PendulumState, Scalar, Scalar, int], tuple[PendulumState, Scalar]]
-"""(state, action, θ, repeat) ↦ next state and reward; symmetric, as the pendulum is."""
 
 TURN = 2.0 * jnp.pi
 SEARCHED_ACTIONS = 101  # by the greedy policy: one state at a time, so it may be finer
@@ -118,10 +115,9 @@ def action_value(
     action: Scalar,
     theta: Scalar,
     repeat: int,
-    advance: Advance = repeated_step,
 ) -> Scalar:
     """Q(s, a) = r(s, a, θ) + V(f(s, a, θ)) for the V of a padded table."""
-    after, reward = advance(state, action, theta, repeat)
+    after, reward = repeated_step(state, action, theta, repeat)
     return reward + interpolate(padded, after).astype(reward.dtype)
 
 
@@ -155,7 +151,6 @@ def _backup(
     theta: Scalar,
     grid: Grid,
     repeat: int,
-    advance: Advance,
 ) -> Float[Array, "P W"]:
     """Return V_{k+1} from V_k; ``transitions`` are those of the grid's actions."""
     padded = pad(table)
@@ -166,7 +161,7 @@ def _backup(
     refined = jax.vmap(refined_argmax, in_axes=(1, None))(values, actions)
 
     def value(state: PendulumState, action: Scalar) -> Scalar:
-        return action_value(padded, state, action, theta, repeat, advance)
+        return action_value(padded, state, action, theta, repeat)
 
     of_refined = jax.vmap(value)(_half_turn(grid, theta.dtype), refined)
     best = jnp.maximum(values.max(axis=0), of_refined)
@@ -182,21 +177,20 @@ class Values(NamedTuple):
     """V_0 … V_{D−1}."""
 
 
-@partial(jax.jit, static_argnames=("grid", "repeat", "steps", "advance"))
+@partial(jax.jit, static_argnames=("grid", "repeat", "steps"))
 def value_tables(
     theta: Float[Array, "*D"],
     *,
     grid: Grid,
     repeat: int,
     steps: int,
-    advance: Advance = repeated_step,
 ) -> Values:
     """Return V_0 … V_D for D steps at one θ, or θ_0 … θ_{D−1}, in its precision."""
     actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
     states = _half_turn(grid, theta.dtype)
 
     def transitions(theta: Scalar) -> tuple[PendulumState, Float[Array, "A S"]]:
-        of_state = lambda state, action: advance(state, action, theta, repeat)
+        of_state = lambda state, action: repeated_step(state, action, theta, repeat)
         of_states = jax.vmap(of_state, (0, None))
         return jax.lax.map(partial(of_states, states), actions)
 
@@ -206,7 +200,7 @@ def value_tables(
     def body(table: Array, later: Scalar | None) -> tuple[Array, Array]:
         now = theta if later is None else later
         made = always or transitions(now)
-        return _backup(table, made, now, grid, repeat, advance), table
+        return _backup(table, made, now, grid, repeat), table
 
     nothing = jnp.zeros((grid.angles, grid.speeds), theta.dtype)
     backwards = None if theta.ndim == 0 else theta[::-1]
@@ -218,13 +212,12 @@ def greedy_action(
     state: PendulumState,
     theta: Scalar,
     repeat: int,
-    advance: Advance = repeated_step,
 ) -> Scalar:
     """Return the action that maximises Q(s, a), searched finer than on the grid."""
     actions = jnp.linspace(-1.0, 1.0, SEARCHED_ACTIONS, dtype=theta.dtype)
 
     def value(action: Scalar) -> Scalar:
-        return action_value(padded, state, action, theta, repeat, advance)
+        return action_value(padded, state, action, theta, repeat)
 
     values = jax.vmap(value)(actions)
     refined = refined_argmax(values, actions)
@@ -232,7 +225,7 @@ def greedy_action(
     return jnp.where(better, refined, actions[jnp.argmax(values)])
 
 
-@partial(jax.jit, static_argnames=("repeat", "advance"))
+@partial(jax.jit, static_argnames="repeat")
 def greedy_rollouts(
     tables: Float[Array, "D P W"],
     starts: PendulumState,
@@ -240,7 +233,6 @@ def greedy_rollouts(
     theta: Float[Array, "*D"],
     *,
     repeat: int,
-    advance: Advance = repeated_step,
 ) -> Trajectory:
     """Follow the greedy policy from each of B starts on the true dynamics.
 
@@ -253,9 +245,9 @@ def greedy_rollouts(
     ) -> tuple[PendulumState, tuple[Array, PendulumState, Array]]:
         table, forced, theta = inputs
         padded = pad(table)
-        greedy = jax.vmap(lambda s: greedy_action(padded, s, theta, repeat, advance))
+        greedy = jax.vmap(lambda s: greedy_action(padded, s, theta, repeat))
         actions = jnp.where(jnp.isnan(forced), greedy(states), forced)
-        follow = jax.vmap(lambda state, a: advance(state, a, theta, repeat))
+        follow = jax.vmap(lambda state, a: repeated_step(state, a, theta, repeat))
         after, rewards = follow(states, actions)
         return after, (actions, states, rewards)
 

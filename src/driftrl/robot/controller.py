@@ -1,20 +1,16 @@
 """A machine driven safely: every action is limited, every observation checked.
 
-The actions come from a learner over the network (``server``) or from an exported
-policy on the robot's own computer (``run_policy``).
+The actions come from a learner over the network (``server``).
 """
 
-import contextlib
-import math
 import threading
 import time
-from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,7 +20,6 @@ from driftrl.robot.protocol import Begin, Code
 from driftrl.robot.safety import Interrupted, Limits, check_observation, limited
 from driftrl.robot.timing import Timing, delays_of, undisturbed
 
-Policy = Callable[[np.ndarray], np.ndarray]
 Event = dict[str, Any]
 """What happened (``event``), with its facts as JSON types.
 
@@ -41,31 +36,25 @@ _LAST_STOP = 1.0
 _READY_WAIT = 0.01  # s, between two looks at whether the machine is at its start
 
 
-class Actor(ABC):
+@runtime_checkable
+class Actor(Protocol):
     """Who answers the observations of an episode; it may raise ``Interrupted``."""
 
     def prepare(self) -> None:
         """Be called again and again while the machine goes to its start."""
-        return
 
-    @abstractmethod
     def show(self, step: int, sample: Sample) -> None:
         """Be shown observation k."""
 
-    @abstractmethod
     def act(self, step: int, deadline: float) -> np.ndarray | None:
         """Return the action of step k; None if there is none before the deadline."""
 
     def idle(self, step: int, until: float) -> None:
         """Pass the time until observation k is due."""
-        time.sleep(max(0.0, until - now()))
 
 
 class Controller:
-    """One machine, its limits and its clock.
-
-    After an episode ``coast`` repeats the stop action while it is called.
-    """
+    """One machine, its limits and its clock."""
 
     def __init__(
         self,
@@ -94,8 +83,6 @@ class Controller:
         self._stopping: Future[Sample] | None = None
         self._stopped = threading.Event()
         self._stopped_at = self._halted_at = 0.0
-        self._coasting = 0
-        self._next_coast = 0.0
         self._open(1)
 
     def _open(self, episode: int) -> None:
@@ -104,7 +91,7 @@ class Controller:
         self._applied = self._stop_action
         self.seen: Sample | None = None
         """What the machine showed last."""
-        self._repeats = self._limited = self._coasting = 0
+        self._limited = 0
         self._total = 0.0
         self._answers_before = len(self.answers)
 
@@ -217,10 +204,8 @@ class Controller:
         return self._coming.result()
 
     def _checked(self, sample: Sample) -> Sample:
-        same = self.seen is not None and np.array_equal(self.seen.obs, sample.obs)
-        self._repeats = self._repeats + 1 if same else 1
         self.seen = sample
-        check_observation(sample.obs, sample.reward, self._repeats, self._limits)
+        check_observation(sample.obs, sample.reward, self._limits)
         return sample
 
     def _finish(self) -> None:
@@ -268,25 +253,11 @@ class Controller:
             return False  # stepping an environment after its end has no meaning
         # A machine that hangs gets it as soon as its call returns.
         self._stopping = self._thread.call(self._stop_step)
-        self._coasting = self.timing.coasting
-        self._next_coast = now() + self.timing.period
         return True
 
-    def coast(self) -> float:
-        """Repeat the stop action if it is time; return when it is time again."""
-        if self._coasting <= 0:
-            return math.inf
-        if now() >= self._next_coast:
-            if not self._thread.busy:
-                self._stopping = self._thread.call(self._stop_step)
-                self._coasting -= 1
-            self._next_coast = now() + self.timing.period
-        return self._next_coast
-
     def _stop_step(self) -> Sample:
-        if not self._stopped.is_set():
-            self._stopped_at = now()
-            self._stopped.set()
+        self._stopped_at = now()
+        self._stopped.set()
         try:
             return self.machine.step(self._stop_action)
         except Exception:
@@ -300,38 +271,3 @@ class Controller:
         self._thread.close()
         if not self._thread.busy:
             self.machine.close()
-
-
-class _PolicyActor(Actor):
-    """Answers by a policy."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy, self._obs = policy, np.zeros(0)
-
-    def show(self, step: int, sample: Sample) -> None:
-        self._obs = sample.obs
-
-    def act(self, step: int, deadline: float) -> np.ndarray | None:
-        action = np.asarray(self._policy(self._obs), np.float64)
-        return action if now() <= deadline else None
-
-
-def run_policy(
-    controller: Controller, policy: Policy, episodes: int | None = None
-) -> None:
-    """Drive episode after episode with a policy, by the same clock and limits.
-
-    An episode that was stopped is not repeated.  Without a number of ``episodes`` it
-    goes on until it is interrupted.
-    """
-    number, steps = 0, controller.machine.steps
-    try:
-        while episodes is None or number < episodes:
-            number += 1
-            begin = Begin(number, (number - 1) * steps, number)
-            with contextlib.suppress(Interrupted):
-                controller.run(begin, _PolicyActor(policy))
-            while (moment := controller.coast()) < np.inf:
-                time.sleep(max(0.0, moment - now()))
-    finally:
-        controller.close()

@@ -28,7 +28,7 @@ PREPARING_EVERY = 0.5
 Code = Literal[
     "deadline",  # no answer in time
     "late",  # the robot itself was late
-    "stale",  # no new observation in time, or the same one over and over
+    "stale",  # no new observation in time
     "observation",  # not finite, or of the wrong size
     "range",  # beyond what the sensors can read
     "bounds",  # outside of where the machine may be

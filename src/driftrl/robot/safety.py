@@ -43,8 +43,6 @@ class Limits:
     bounds: tuple[Bound, ...] = ()
     sensors: tuple[Bound, ...] = ()
     """What the sensors can read, entry by entry."""
-    frozen: int = 0
-    """So many equal observations in a row mean that the sensors are stuck; 0 is off."""
 
     def __post_init__(self) -> None:
         require(
@@ -54,10 +52,6 @@ class Limits:
         require(
             0 < self.rate <= 2,
             f"The rate limit must lie in (0, 2], received {self.rate!r}.",
-        )
-        require(
-            self.frozen == 0 or self.frozen >= 2,
-            f"frozen must be 0 or at least 2 equal observations, got {self.frozen!r}.",
         )
         for bound in self.bounds:
             require(
@@ -89,9 +83,9 @@ def limited(values: Actions, before: Actions, rate: float) -> Actions:
 
 
 def check_observation(
-    obs: Float[np.ndarray, "..."], reward: float, repeats: int, limits: Limits
+    obs: Float[np.ndarray, "..."], reward: float, limits: Limits
 ) -> None:
-    """Raise Interrupted if an observation, seen ``repeats`` times now, is wrong."""
+    """Raise Interrupted if an observation is wrong."""
     if obs.shape != (limits.observation_size,):
         size = limits.observation_size
         raise Interrupted("observation", f"{size} numbers expected, not {obs.shape}.")
@@ -101,8 +95,6 @@ def check_observation(
         )
     if not np.isfinite(reward):
         raise Interrupted("observation", f"The reward is {reward}.")
-    if limits.frozen and repeats >= limits.frozen:
-        raise Interrupted("stale", f"{repeats} observations in a row were the same.")
     _check_within(obs, limits.sensors, "range", "the sensors read")
     _check_within(obs, limits.bounds, "bounds", "the machine must stay")
 

@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 
-from driftrl.robot.controller import Actor, Controller, now
+from driftrl.robot.controller import Controller, now
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import (
     MAX_TEXT,
@@ -48,7 +48,7 @@ class _Superseded(Interrupted):
         self.begin = begin
 
 
-class Robot(Actor):
+class Robot:
     """A driven machine, served at an address."""
 
     def __init__(self, controller: Controller, address: str, token: str = "") -> None:
@@ -91,8 +91,7 @@ class Robot(Actor):
     def _await_begin(self) -> Begin | None:
         """Wait in idle or safe; return None to end."""
         while not self._ending.is_set():
-            until = min(self._controller.coast(), now() + _IDLE_WAIT)
-            message = self._listen(until)
+            message = self._listen(now() + _IDLE_WAIT)
             if isinstance(message, Begin):
                 return message
             if isinstance(message, Action):

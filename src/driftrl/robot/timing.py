@@ -2,13 +2,12 @@
 
 import contextlib
 import gc
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from driftrl.errors import at_least, positive, require
+from driftrl.errors import positive, require
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,6 @@ class Timing:
     """Seconds from one observation to the next."""
     deadline: float = 0.5
     """Share of the period after which an answer comes too late."""
-    coast: float = 2.0
-    """Seconds for which the stop action is repeated, so that the machine rolls out."""
     reset: float = 120.0
     """Seconds that the machine may take to get to its start."""
     real_time: bool = True
@@ -32,7 +29,6 @@ class Timing:
         positive("period", self.period)
         positive("patience", self.patience)
         positive("reset", self.reset)
-        at_least("coast", self.coast, 0)
         require(
             0 < self.deadline < 1,
             "An answer is due after the observation and before the next one: deadline "
@@ -48,11 +44,6 @@ class Timing:
     def late_seconds(self) -> float:
         """By how much an observation may be late itself: half as much."""
         return self.answer_seconds / 2 if self.real_time else self.patience
-
-    @property
-    def coasting(self) -> int:
-        """Periods for which the stop action is repeated."""
-        return math.ceil(self.coast / self.period)
 
 
 @dataclass(frozen=True)

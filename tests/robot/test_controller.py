@@ -1,7 +1,9 @@
-"""A robot that drives alone: the same clock and limits, and nobody on the wire."""
+"""One machine under control: its clock and limits, and nobody on the wire."""
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -9,13 +11,41 @@ import numpy as np
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.robot.controller import Actor, Controller, Event, run_policy
+from driftrl.robot.controller import Controller, Event
 from driftrl.robot.machine import Sample
 from driftrl.robot.protocol import Begin
 from driftrl.robot.safety import Interrupted, Limits
 from driftrl.robot.timing import Timing
 
-WAITING = Timing(period=0.01, real_time=False, coast=0.0)
+WAITING = Timing(period=0.01, real_time=False)
+
+
+class Driver:
+    """Answers by a function of the observation."""
+
+    def __init__(self, policy: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.policy, self.obs = policy, np.zeros(0)
+
+    def prepare(self) -> None:
+        time.sleep(0.001)
+
+    def show(self, step: int, sample: Sample) -> None:
+        self.obs = sample.obs
+
+    def act(self, step: int, deadline: float) -> np.ndarray | None:
+        return self.policy(self.obs)
+
+    def idle(self, step: int, until: float) -> None:
+        time.sleep(max(0.0, until - time.monotonic()))
+
+
+def run(driven: Controller, policy: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Run an episode, and end."""
+    try:
+        with contextlib.suppress(Interrupted):
+            driven.run(Begin(1, 0, 1), Driver(policy))
+    finally:
+        driven.close()
 
 
 def drive(
@@ -25,51 +55,27 @@ def drive(
     return Controller(point_mass.Point(), chosen, timing, events.append)
 
 
-def test_a_policy_drives(point_mass: ModuleType) -> None:
-    events: list[Event] = []
-    timing = Timing(period=0.01, real_time=False, coast=0.02)
-    driven = drive(point_mass, timing, events)
-    run_policy(driven, lambda obs: -obs[:1], episodes=2)
-    machine, twin = driven.machine, point_mass.Point()
-    expected = []
-    for episode in (1, 2):
-        obs = twin.reset(Begin(episode, 6 * (episode - 1), episode)).obs
-        for _ in range(6):
-            obs = twin.step(-obs[:1]).obs
-        expected += [*twin.actions, *[point_mass.STOP] * 3]
-        twin.actions.clear()
-    assert machine.actions == expected
-    assert machine.closed and machine.halts == 2
-    assert [event["steps"] for event in events if event["event"] == "finished"] == [
-        6,
-        6,
-    ]
-
-
 @pytest.mark.parametrize("answer", [np.array([np.nan]), np.zeros(2)])
 def test_wrong_answers_stop_the_machine(
     point_mass: ModuleType, answer: np.ndarray
 ) -> None:
     events: list[Event] = []
     driven = drive(point_mass, WAITING, events)
-    run_policy(driven, lambda obs: answer, episodes=2)
-    assert [event["code"] for event in events] == ["malformed", "malformed"]
-    assert driven.machine.actions == [point_mass.STOP] * 2
+    run(driven, lambda obs: answer)
+    assert [event["code"] for event in events] == ["malformed"]
+    assert driven.machine.actions == [point_mass.STOP]
 
 
 def test_a_robot_that_is_late_itself_says_so(point_mass: ModuleType) -> None:
-    class Slow(Actor):
+    class Slow(Driver):
         """Takes as long to be shown an observation as it has to answer it."""
 
         def show(self, step: int, sample: Sample) -> None:
             time.sleep(0.011)
 
-        def act(self, step: int, deadline: float) -> None:
-            raise AssertionError
-
     driven = drive(point_mass, Timing(period=0.02), [])
     with pytest.raises(Interrupted) as raised:
-        driven.run(Begin(1, 0, 1), Slow())
+        driven.run(Begin(1, 0, 1), Slow(lambda obs: obs[:1]))
     assert raised.value.code == "late"
     driven.close()
     assert driven.machine.actions == [point_mass.STOP]
@@ -83,7 +89,7 @@ def test_an_interrupt_stops_the_machine_first(point_mass: ModuleType) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_policy(driven, interrupted)
+        run(driven, interrupted)
     assert [event["code"] for event in events if event["event"] == "halted"] == [
         "shutdown"
     ]
@@ -92,18 +98,17 @@ def test_an_interrupt_stops_the_machine_first(point_mass: ModuleType) -> None:
 
 def test_after_a_terminal_state_nothing_is_stepped(point_mass: ModuleType) -> None:
     events: list[Event] = []
-    timing = Timing(period=0.01, real_time=False, coast=0.05)
-    driven = drive(point_mass, timing, events)
+    driven = drive(point_mass, WAITING, events)
     driven.machine.disturb = lambda step, sample: Sample(
         sample.obs, terminated=step == 2
     )
-    run_policy(driven, lambda obs: np.array([0.5]), episodes=1)
+    run(driven, lambda obs: np.array([0.5]))
     assert driven.machine.actions == [0.5, 0.5] and driven.machine.halts == 1
 
 
 def test_a_reset_that_takes_too_long(point_mass: ModuleType) -> None:
     gate, events = threading.Event(), []
-    timing = Timing(period=0.01, real_time=False, coast=0.0, reset=0.05)
+    timing = Timing(period=0.01, real_time=False, reset=0.05)
     driven = drive(point_mass, timing, events)
 
     def hang(step: int, sample: Sample) -> Sample:
@@ -111,7 +116,7 @@ def test_a_reset_that_takes_too_long(point_mass: ModuleType) -> None:
         return sample
 
     driven.machine.disturb = hang
-    run_policy(driven, lambda obs: np.array([0.5]), episodes=1)
+    run(driven, lambda obs: np.array([0.5]))
     gate.set()
     (stop,) = events
     assert stop["code"] == "stale"
