@@ -1,5 +1,7 @@
 """``driftrl import``: start a run from a log of the machine."""
 
+import resource
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -94,7 +96,10 @@ def main(
         on_episode=show,
         warn=warn,
     )
-    print(f"The run is in {out}; it took {duration(time.monotonic() - started)}.")
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+    took = duration(time.monotonic() - started)
+    print(f"The run is in {out}; it took {took} and {memory:,} MB of memory.")
     if task.startswith("machine:"):
         low, high = run.environment.low, run.environment.high
         print(f"Actions of −1 and 1 are {list(low)} and {list(high)} in the log.")
