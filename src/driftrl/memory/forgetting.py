@@ -341,8 +341,6 @@ class Hindsight:
 
     changes: tuple[int, ...] = ()
     """First episode after each change."""
-    soft_resets: bool = False
-    """Whether the agent's soft resets follow the changes, or never come."""
 
     def __post_init__(self) -> None:
         for change in self.changes:
@@ -353,8 +351,8 @@ class Hindsight:
         return max((change for change in self.changes if change < n), default=1)
 
     def turns_over(self, n: int, evidence: Evidence) -> bool:
-        """Return whether a change is known since the last episode."""
-        return self.soft_resets and n - 1 in self.changes
+        """Return False: no soft resets follow the changes."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -368,8 +366,6 @@ class _Testing:
     """Probability of an alarm, between two changes, that is none; below 1."""
     tolerance: float = 0.02
     """Changes that do not matter, in standard deviations of a step of the state."""
-    soft_resets: bool = False
-    """Whether the agent's soft resets follow located changes, or never come."""
 
     def __post_init__(self) -> None:
         for name in ("false_alarms", "tolerance"):
@@ -459,7 +455,7 @@ class Adaptive(_Testing):
             "span_losses": losses or None,
         }
         retained = located if span is None else max(located, n - span)
-        return Decision(retained, alarm and self.soft_resets, columns)
+        return Decision(retained, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -488,7 +484,7 @@ class Event(_Testing):
         alarm = stretch.surprises(self.false_alarms) >= self.hits
         since = n - 1 if alarm else numbers[0]
         columns = {"last_change": since, "change_alarm": alarm}
-        return Decision(since, alarm and self.soft_resets, columns)
+        return Decision(since, columns=columns)
 
 
 @dataclass(frozen=True)
