@@ -19,7 +19,7 @@ from driftrl.theory.run_data import observation_size
 from driftrl.types import Episode
 
 MakeRun = Callable[..., Path]
-PROBLEM = ["--episodes", "30", "--dimension", "4", "--steps", "40", "--gain", "265"]
+PROBLEM = ["--episodes", "30", "--steps", "40", "--gain", "265"]
 
 
 def pendulum_episode(draw: np.random.Generator, theta: float) -> Episode:
