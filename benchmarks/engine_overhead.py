@@ -37,7 +37,7 @@ STUDY: dict[str, Any] = {
         "forget_after": 2,
         "environment": {"sim_steps": 40, "noise_std": 0.01},
         "agent": {
-            "model": {"fit_steps": 5},
+            "model": {"fit_steps": 5, "refit_every": 2},
             "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
         },
     },

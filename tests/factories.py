@@ -27,7 +27,7 @@ TINY: dict[str, Any] = {
     "drift": {"start": 2},
     "forgetting": {"kind": "window", "window": 2},
     "agent": {
-        "model": {"fit_steps": 5},
+        "model": {"fit_steps": 5, "refit_every": 2},
         "planner": {"horizon": 3, "samples": 16, "elites": 4, "iterations": 2},
     },
 }

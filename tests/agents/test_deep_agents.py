@@ -124,16 +124,27 @@ def test_the_deterministic_policy_takes_the_mode() -> None:
     assert len(drawn) == 2
 
 
-@pytest.mark.parametrize("due", [True, False])
+@pytest.mark.parametrize(
+    ("period", "number", "turned_over", "due"),
+    [
+        (None, 5, True, True),
+        (None, 5, False, False),
+        (4, 5, False, True),
+        (4, 1, False, False),
+        (4, 6, True, False),
+    ],
+)
 @each_agent
-def test_soft_resets_follow_the_rule(config: Config, due: bool) -> None:
-    config = replace(config, soft_reset=SoftResetConfig(0.5, 0.5))
+def test_soft_resets_follow_the_rule_or_a_period(
+    config: Config, period: int | None, number: int, turned_over: bool, due: bool
+) -> None:
+    config = replace(config, soft_reset=SoftResetConfig(0.5, 0.5, period))
     # Too little data to learn from: only the reset changes anything.
-    found = learned(2, config, episode=5, turned_over=due)
+    found = learned(2, config, episode=number, turned_over=turned_over)
     assert same(found.policy.actor, start(config).policy.actor) != due
     assert agent(config).policy(found).metrics == {"soft_reset": due}
-    none = replace(config, soft_reset=SoftResetConfig(0.0, 0.0))
-    assert not learned(2, none, episode=5, turned_over=True).softly_reset
+    none = replace(config, soft_reset=SoftResetConfig(0.0, 0.0, period))
+    assert not learned(2, none, episode=number, turned_over=True).softly_reset
 
 
 # ---- learning at every step --------------------------------------------------------

@@ -69,10 +69,11 @@ def test_an_abrupt_change_is_located_and_the_span_grows_again(
 
 def test_two_changes_are_both_located() -> None:
     gains = [0.9] * 6 + [0.4] * 6 + [1.2] * 6
-    decisions = replay(Adaptive(), driven(gains))
+    decisions = replay(Adaptive(soft_resets=True), driven(gains))
     assert decisions[-1].first == 13
-    assert alarms(decisions) == [8, 14]
-    assert not any(one.turned_over for one in decisions)
+    over = [n for n, one in enumerate(decisions, start=2) if one.turned_over]
+    assert over == alarms(decisions) == [8, 14]
+    assert not any(one.turned_over for one in replay(Adaptive(), driven(gains)))
 
 
 def test_a_steady_drift_shortens_and_its_end_lengthens() -> None:
@@ -175,6 +176,11 @@ def test_hindsight_is_told() -> None:
     assert told == [1, 1, 11, 11, 21, 21]
     over = [n for n in range(1, 30) if decide(rule, n, Evidence()).turned_over]
     assert over == []
+    soft = replace(rule, soft_resets=True)
+    assert [n for n in range(1, 30) if decide(soft, n, Evidence()).turned_over] == [
+        12,
+        22,
+    ]
     assert Hindsight().first_retained(50, Evidence()) == 1
 
 

@@ -263,7 +263,11 @@ class SACAgent(Agent):
         return room
 
     def _reset_due(self, context: LearnContext) -> bool:
-        return context.turned_over and max(self._resets.model, self._resets.policy) > 0
+        if self._resets.model == self._resets.policy == 0:
+            return False
+        if self._resets.period is None:
+            return context.turned_over
+        return context.episode > 1 and (context.episode - 1) % self._resets.period == 0
 
 
 @dataclass(frozen=True)

@@ -168,19 +168,20 @@ class LearningConfig:
 
 @dataclass(frozen=True)
 class SoftResetConfig:
-    """Parameters pulled towards fresh ones, φ ← (1−α)φ + αφ₀.
-
-    It happens whenever the clock of the forgetting rule turns over.
-    """
+    """Parameters pulled towards fresh ones, φ ← (1−α)φ + αφ₀."""
 
     model: float = 0.2
     """α₁ of the ensemble."""
     policy: float = 0.2
     """α₂ of actor and critics."""
+    period: int | None = None
+    """Episodes between soft resets; by default on the clock of the forgetting rule."""
 
     def __post_init__(self) -> None:
         share("agent.soft_reset.model", self.model)
         share("agent.soft_reset.policy", self.policy)
+        if self.period is not None:
+            all_at_least(self, "agent.soft_reset", period=1)
 
 
 def _batch_fits(sac: SACConfig, learning: LearningConfig) -> None:

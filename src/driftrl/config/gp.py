@@ -23,12 +23,14 @@ class GPConfig:
     """Most steps of L-BFGS on the marginal likelihood at a refit."""
     fit_points: int = 300
     """Most points the marginal likelihood is computed on, spread over the data."""
+    refit_every: int = 1
+    """Episodes between refits of the hyperparameters; in between, only data change."""
     compression: float = 0.0
     """Share of σ² that planning may neglect to use fewer points; 0 is exact."""
 
     def __post_init__(self) -> None:
         positive("agent.model.noise_std", self.noise_std)
-        least = {"fit_steps": 0, "fit_points": 2, "compression": 0}
+        least = {"fit_steps": 0, "fit_points": 2, "refit_every": 1, "compression": 0}
         all_at_least(self, "agent.model", **least)
 
 

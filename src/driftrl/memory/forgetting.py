@@ -341,6 +341,8 @@ class Hindsight:
 
     changes: tuple[int, ...] = ()
     """First episode after each change."""
+    soft_resets: bool = False
+    """Whether the agent's soft resets follow the changes, or never come."""
 
     def __post_init__(self) -> None:
         for change in self.changes:
@@ -351,8 +353,8 @@ class Hindsight:
         return max((change for change in self.changes if change < n), default=1)
 
     def turns_over(self, n: int, evidence: Evidence) -> bool:
-        """Return False: no soft resets follow the changes."""
-        return False
+        """Return whether a change is known since the last episode."""
+        return self.soft_resets and n - 1 in self.changes
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,8 @@ class _Testing:
     """Probability of an alarm, between two changes, that is none; below 1."""
     tolerance: float = 0.02
     """Changes that do not matter, in standard deviations of a step of the state."""
+    soft_resets: bool = False
+    """Whether the agent's soft resets follow located changes, or never come."""
 
     def __post_init__(self) -> None:
         for name in ("false_alarms", "tolerance"):
@@ -455,7 +459,7 @@ class Adaptive(_Testing):
             "span_losses": losses or None,
         }
         retained = located if span is None else max(located, n - span)
-        return Decision(retained, columns=columns)
+        return Decision(retained, alarm and self.soft_resets, columns)
 
 
 @dataclass(frozen=True)
@@ -484,7 +488,7 @@ class Event(_Testing):
         alarm = stretch.surprises(self.false_alarms) >= self.hits
         since = n - 1 if alarm else numbers[0]
         columns = {"last_change": since, "change_alarm": alarm}
-        return Decision(since, columns=columns)
+        return Decision(since, alarm and self.soft_resets, columns)
 
 
 @dataclass(frozen=True)

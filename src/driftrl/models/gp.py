@@ -60,7 +60,11 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class GPState:
-    """A fitted Gaussian process, as a checkpoint stores it."""
+    """A fitted Gaussian process, as a checkpoint stores it.
+
+    ``offset`` counts the transitions recorded before the first retained one, ``age``
+    the updates since hyperparameters and normalisation were last fitted.
+    """
 
     hyper: Hyperparameters
     inputs: Normaliser
@@ -68,6 +72,8 @@ class GPState:
     x: Float[np.ndarray, "N D"]
     y: Float[np.ndarray, "N S"]
     factor: Float[np.ndarray, "N N"]
+    offset: int
+    age: int
 
 
 class Posterior(eqx.Module):
@@ -113,29 +119,41 @@ def initial_state(state_size: int, action_size: int, config: GPConfig) -> GPStat
         x=np.zeros((0, inputs)),
         y=np.zeros((0, state_size)),
         factor=np.zeros((0, 0)),
+        offset=0,
+        age=0,
     )
 
 
 def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
-    """Condition on exactly ``data``; normalisation and hyperparameters are fitted."""
+    """Condition on exactly ``data``.
+
+    Every ``refit_every`` updates, and where nothing is left of the earlier data, the
+    normalisation and the hyperparameters are fitted again.  In between they stay.
+    """
     x = np.concatenate([data.obs, data.actions], axis=1).astype(np.float64)
     y = data.next_obs.astype(np.float64) - data.obs
     if len(data) == 0:
-        return replace(state, x=x, y=y, factor=np.zeros((0, 0)))
-    inputs, outputs = Normaliser.fit(x), Normaliser.fit(y)
+        empty = np.zeros((0, 0))
+        return replace(state, x=x, y=y, factor=empty, offset=data.offset, age=0)
+    overlap = state.offset <= data.offset < state.offset + len(state.x)
+    age = state.age + 1 if overlap else config.refit_every
+    inputs, outputs, hyper = state.inputs, state.outputs, state.hyper
+    if age >= config.refit_every:
+        age, inputs, outputs = 0, Normaliser.fit(x), Normaliser.fit(y)
     x, y = inputs.normalise(x), outputs.normalise(y)
-    count = min(len(x), config.fit_points)
-    subset = np.unique(np.linspace(0, len(x) - 1, count).round().astype(int))
-    hyper = fit_hyperparameters(
-        config.kernel,
-        state.hyper,
-        x[subset],
-        y[subset],
-        steps=config.fit_steps,
-        learn_noise=config.learn_noise,
-    )
+    if age == 0:
+        count = min(len(x), config.fit_points)
+        subset = np.unique(np.linspace(0, len(x) - 1, count).round().astype(int))
+        hyper = fit_hyperparameters(
+            config.kernel,
+            hyper,
+            x[subset],
+            y[subset],
+            steps=config.fit_steps,
+            learn_noise=config.learn_noise,
+        )
     factor = factorise(covariance(kernel_named(config.kernel), hyper, x))
-    return GPState(hyper, inputs, outputs, x, y, factor)
+    return GPState(hyper, inputs, outputs, x, y, factor, data.offset, age)
 
 
 def invert_lower(factor: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
