@@ -163,6 +163,7 @@ def resumed(path: Path) -> None:
         memory = EpisodeMemory(*SIZES, AGENT.precision)
         files.restore(initial_state(AGENT, CONFIG), memory)
         files.load_pending(len(memory) + 1)
+        files.load_logged_range(SIZES[0])
         memory.since(1)
 
 
@@ -225,6 +226,7 @@ KINDS: dict[str, tuple[str, list[Read], Read | None]] = {
     "pending events": ("run/pending/events.json", [resumed], pending),
     "pending theta": ("run/pending/theta.json", [resumed], pending),
     "events": ("run/events.jsonl", [resumed], None),
+    "range of a log": ("run/log.json", [resumed], None),
     "job": ("run/job.json", [analysed], None),
     "oracle table": (ORACLE, [lambda run: oracle(run).missing([1.0, 2.0])], None),
     "oracle CSV": (
@@ -264,6 +266,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         last = load_episode(run / "memory", 5)
         ended = Pending(last, 2.0, {"obs": last.obs}, [{"segment": 6, "event": "fell"}])
         opened_run.save_pending(6, ended)
+        opened_run.save_logged_range(np.array([[-1.0] * 3, [1.0] * 3]))
     (run / "events.jsonl").write_text(
         '{"segment": 1, "step": 4, "event": "fell"}\n' * 3
     )

@@ -1,5 +1,7 @@
 """A log becomes a run: what is read, refused, learned, and gone on with."""
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,10 @@ def test_a_run_begins_with_what_the_log_taught(
         session.begin_episode()
         session.act(np.array([0.1, 0.0]))
         assert said == []
+        session.observe(np.array([0.1, 57.3]), 0.0)  # in degrees
+        assert len(said) == 1 and "57.3" in said[0]
+        session.act(np.array([0.1, 57.3]))
+        assert len(said) == 1
 
 
 @pytest.mark.parametrize("when", ["episode", "step"])
@@ -229,3 +235,23 @@ def test_an_environment_says_what_it_applied() -> None:
     # −1 and 1 command −2 and 2.
     assert plant.step(np.array([0.9]))[4]["applied"] == pytest.approx([0.5])
     assert plant.step(np.array([0.1]))[4]["applied"] == pytest.approx([0.1])
+
+
+def test_minari(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if importlib.util.find_spec("minari") is None:
+        monkeypatch.setitem(sys.modules, "minari", None)
+        with pytest.raises(InputError, match=r"driftrl\[minari\]"):
+            read_log("minari:mine/cart-v0")
+        return
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    import minari  # pyright: ignore[reportMissingImports]
+
+    env = minari.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=7))
+    for seed in range(3):
+        env.reset(seed=seed)
+        while not env.step(env.action_space.sample())[3]:
+            pass
+    env.create_dataset("mine/pendulum-v0")
+    log = read_log("minari:mine/pendulum-v0")
+    assert [one.obs.shape for one in log] == [(8, 3)] * 3
+    assert not any(one.terminated for one in log)

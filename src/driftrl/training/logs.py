@@ -1,4 +1,4 @@
-"""Start a run from a log of the machine, a CSV file.
+"""Start a run from a log of the machine: a CSV file, or a data set of Minari.
 
 A row of a log is a moment: what was observed, the action that followed, and what that
 action earned.  So the last row of an episode counts by its observations alone.
@@ -25,6 +25,8 @@ from driftrl.training.run_directory import Warn
 from driftrl.training.session import Session
 from driftrl.types import EpisodeRecord
 
+MINARI = "minari:"
+"""Begins the name of a data set, in place of a file's."""
 UPDATES = 20_000
 """Of the model, that a log is given at most unless asked for."""
 
@@ -52,7 +54,8 @@ def read_log(  # noqa: PLR0913 - a column each
     """Read the episodes of a log.
 
     Args:
-        source: A CSV file with a header.
+        source: A CSV file with a header, or "minari:" and the id of a data set, which
+            needs no further arguments.
         obs: Columns with what was observed.
         action: Columns with the actions that were applied.
         reward: Column with what the action earned.
@@ -64,6 +67,8 @@ def read_log(  # noqa: PLR0913 - a column each
         skip_gaps: Leave out rows without a number where one is needed, and cut the
             episode there (default: refuse them).
     """
+    if str(source).startswith(MINARI):
+        return _read_minari(str(source).removeprefix(MINARI))
     for option, value in {"obs": obs, "action": action, "reward": reward}.items():
         require(bool(value), f"Which columns of {source} are the {option}? --{option}")
     names, flag = [*obs, *action, reward], [terminated] if terminated else []
@@ -120,6 +125,34 @@ def _columns(
     except (polars.exceptions.PolarsError, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} can't be read as a CSV file: {reason}") from None
+
+
+def _read_minari(name: str) -> list[Logged]:
+    """Read a data set of Minari by its id; it is downloaded if it is not here."""
+    try:
+        import minari  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError(
+            "Minari's data sets need the extra 'minari': pip install 'driftrl[minari]'."
+        ) from None
+    try:
+        data: Any = minari.load_dataset(name, download=True)
+    except Exception as error:  # of many types, from the network to the file format
+        raise InputError(f"The data set {name!r} can't be loaded: {error}") from error
+    for space in (data.observation_space, data.action_space):
+        require(
+            len(space.shape or ()) == 1,
+            f"Observations and actions of {name!r} must be vectors, received {space}.",
+        )
+    return [
+        Logged(
+            episode.observations,
+            episode.actions,
+            episode.rewards,
+            bool(episode.terminations[-1]),
+        )
+        for episode in data.iterate_episodes()
+    ]
 
 
 def import_log(  # noqa: PLR0913 - every argument but two is optional

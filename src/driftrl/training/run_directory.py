@@ -7,6 +7,7 @@ events.jsonl     one line per fall in continuing operation
 memory/          one immutable file per episode
 pending/         an episode that has ended and was not learned from yet
 checkpoint/      the newest two
+log.json         range of the observations in episodes that something else drove
 lock             held by the process that runs it
 heartbeat        touched by that process while it lives
 """
@@ -27,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 import driftrl
 from driftrl.config.run import RunConfig
@@ -64,7 +66,7 @@ Warn = Callable[[str], None]
 # Well within records.HEARTBEAT_LIMIT, by which others tell that this process lives.
 _BEAT_SECONDS = 10.0
 EVENTS_FILE = "events.jsonl"
-_PENDING, _THETA = "pending", "theta.json"
+_PENDING, _THETA, _LOGGED = "pending", "theta.json", "log.json"
 _MACHINE, _EVENTS = "machine.npz", "events.json"
 _ELSEWHERE = "choose another directory (--out)"
 # Settings with which an episode would have been another one.
@@ -267,6 +269,24 @@ class RunDirectory:
             return Pending(load_episode(pending, number), theta, machine, events)
         except Exception as error:  # damaged files fail in many ways
             self._warn(f"Episode {number} ended but can't be read: {error}")
+            return None
+
+    def save_logged_range(self, limits: Float[np.ndarray, "2 S"]) -> None:
+        """Store the least and the most of every observation in a log."""
+        write_atomically(self.path / _LOGGED, json.dumps(limits.tolist()).encode())
+
+    def load_logged_range(self, size: int) -> Float[np.ndarray, "2 S"] | None:
+        """Return what ``save_logged_range`` has stored, if it has."""
+        path = self.path / _LOGGED
+        if not path.exists():
+            return None
+        try:
+            limits = np.array(json.loads(path.read_bytes()), np.float64)
+            if limits.shape != (2, size):
+                raise ValueError(f"shape {limits.shape}")
+            return limits
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            self._warn(f"{path} can't be read ({error}): values are not compared.")
             return None
 
     def change(self, config: RunConfig, from_episode: int) -> None:

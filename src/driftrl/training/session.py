@@ -27,6 +27,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from driftrl.agents.base import State
 from driftrl.agents.rollouts import TaskFunctions
@@ -57,7 +58,7 @@ from driftrl.training.assembly import (
 )
 from driftrl.training.checkpoint import flatten, unflatten
 from driftrl.training.health import Health, health
-from driftrl.training.learner import Learned, Learner, Theta
+from driftrl.training.learner import Learned, Learner, Observation, Theta
 from driftrl.training.run_directory import Pending, RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
 
@@ -100,6 +101,9 @@ class Session(Learner):
         self.config = config
         self._warn = warn
         self._warned_of_no_data = self._closed = False
+        # Least and most of the observations in episodes that something else drove.
+        self._logged: Float[np.ndarray, "2 S"] | None = None
+        self._is_far = np.zeros(sizes_of(config)[0], bool)
         self._events: Sequence[Mapping[str, Any]] = ()  # of the newest episode
         self._newest: Learned | None = None  # in the background, what acts next
         self._job: Future[tuple[EpisodeRecord, Learned]] | None = None
@@ -127,6 +131,7 @@ class Session(Learner):
                 self.begin_episode()
                 self.act(np.zeros(sizes_of(config)[0]))
                 self.abort_episode()
+            self._logged = self._files.load_logged_range(len(self._is_far))
             self._lag = int(config.background)
             self._go_on(template)
         except BaseException:
@@ -188,7 +193,13 @@ class Session(Learner):
         return Pending(*self._unlearned, self.machine, self._events)
 
     def _added(self, episode: Episode) -> None:
-        """Store it."""
+        """Store it, and its range: observations far outside are warned of later."""
+        seen = [episode.obs, episode.next_obs[-1:]]
+        seen = np.concatenate(seen if self._logged is None else [*seen, self._logged])
+        logged = np.stack([seen.min(axis=0), seen.max(axis=0)])
+        if not np.array_equal(logged, self._logged):  # pyright: ignore[reportArgumentType]
+            self._files.save_logged_range(logged)
+            self._logged = logged
         self._files.save_pending(self.number, self._pending)
 
     def _learned_from(self, record: EpisodeRecord, episode: Episode) -> None:
@@ -348,6 +359,22 @@ class Session(Learner):
                 f"{retained} transitions, and learning begins with {least} "
                 f"(agent.learning.learning_starts). {MORE_DATA}"
             )
+
+    def _checked(self, obs: Observation) -> Observation:
+        obs = super()._checked(obs)
+        if self._logged is None:
+            return obs
+        low, high = self._logged
+        reach = np.where(high > low, high - low, np.maximum(np.abs(high), 1.0))
+        is_far = (obs < low - reach) | (obs > high + reach)
+        for index in np.flatnonzero(is_far & ~self._is_far):  # warn once of each
+            self._warn(
+                f"Observation {index} (counted from 0) is {obs[index]:.4g}; in the log "
+                f"it is from {low[index]:.4g} to {high[index]:.4g}. Is it in another "
+                "unit? What was learned from the log says little there."
+            )
+        self._is_far |= is_far
+        return obs
 
     def _require_learned(self) -> None:
         self._require_open()
