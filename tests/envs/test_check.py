@@ -126,6 +126,7 @@ FIXED = spaces.Box(np.array([0.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64)
 def test_gymnasium_objects(changes: dict[str, Any], words: str) -> None:
     report = report_of(**changes)
     assert report.ok and words in report.facts["Gymnasium's checker"]
+    assert any("objects (see below)" in warning for warning in report.warnings)
 
 
 @pytest.mark.parametrize(

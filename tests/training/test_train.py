@@ -51,6 +51,28 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.act(obs), volts)
 
 
+class Forgetful(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Does not say which day it is, so that the valve is new after a restart."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.env.reset(seed=seed)
+
+
+def test_a_simulator_that_is_new_after_a_restart_is_noticed(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    def noticed() -> int:
+        return sum("options['episode']" in str(one.message) for one in recwarn)
+
+    for env, out, times in ((Forgetful(tanks()), "new", 1), (tanks(), "told", 0)):
+        recwarn.clear()
+        for episodes in (1, 3):
+            assert noticed() == 0
+            options: dict[str, Any] = {"forgetting": RULE, "settings": TINY}
+            train(env, episodes=episodes, out=tmp_path / out, **options)
+        assert noticed() == times  # once, though two episodes followed
+
+
 @pytest.mark.filterwarnings("ignore:Nothing was learned")
 def test_rules_become_methods(tmp_path: Path) -> None:
     """Given as an object, by kind, or by import path."""

@@ -35,6 +35,8 @@ _NOT_APPLICABLE = (
     "observation space minimum value is -infinity",
     "observation space maximum value is infinity",
 )
+_CHECKER = "Gymnasium's checker"
+_NO_OBJECTION = "no objection"
 _STARTS = "agent.learning.learning_starts"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -137,6 +139,7 @@ def check(
             "episode."
         )
     caveats += [
+        *_disagreement(facts[_CHECKER], repeats, on_its_own),
         *_value_warnings(env, rollouts),
         *_length_warnings(rollouts, limit, settings),
     ]
@@ -162,7 +165,7 @@ def _gymnasium_objections(env: Env) -> str:
         for text in texts
         if not any(phrase in text for phrase in _NOT_APPLICABLE)
     ]
-    return " ".join(dict.fromkeys(objections)) or "no objection"
+    return " ".join(dict.fromkeys(objections)) or _NO_OBJECTION
 
 
 def _random_rollouts(
@@ -251,6 +254,20 @@ def _wears_unseen(env: Env, first: _Rollout, seed: int, deadline: float) -> bool
     return not _repeats(env, first, seed, _FIRST)
 
 
+def _disagreement(objections: str, repeats: bool, on_its_own: bool) -> Iterator[str]:
+    """Explain a verdict that is not that of Gymnasium's checker."""
+    if objections == _NO_OBJECTION and not repeats:
+        yield f"{_CHECKER} compares one step, and driftrl up to {_COMPARED}."
+    elif objections != _NO_OBJECTION:
+        drifts = repeats and not on_its_own
+        why = "It resets without options, and takes the drift for chance" * drifts
+        why = why or "driftrl uses no bounds of observations, and scales actions itself"
+        yield (
+            f"{_CHECKER} objects (see below), and yet it can be learned. {why}. Other "
+            "libraries may need it fixed."
+        )
+
+
 def _second_repeats(
     factory: Callable[[], Any], name: str, first: _Rollout, seed: int
 ) -> bool:
@@ -332,7 +349,7 @@ def _facts(env: Env, rollouts: list[_Rollout], limit: int | None) -> dict[str, s
         if settable
         else "no set_parameters(): it drifts on its own, unless a setter is given",
         "episode length": "not declared" if limit is None else f"at most {limit} steps",
-        "Gymnasium's checker": _gymnasium_objections(env),
+        _CHECKER: _gymnasium_objections(env),
     }
     lengths = [len(rollout) for rollout in rollouts]
     rewards = np.concatenate([rollout.rewards for rollout in rollouts])

@@ -297,6 +297,24 @@ def sized_task(
     )
 
 
+def _noticed(name: str) -> Any:
+    """Return a method of ``dict`` that notes that it was called."""
+
+    def read(place: "Place", *given: Any) -> Any:
+        place.was_read = True
+        return getattr(dict, name)(place, *given)
+
+    return read
+
+
+class Place(dict[str, int]):
+    """Options of ``reset``, which know whether anything has looked at them."""
+
+    was_read = False
+    __getitem__, __contains__ = _noticed("__getitem__"), _noticed("__contains__")
+    get, keys, items = _noticed("get"), _noticed("keys"), _noticed("items")
+
+
 class GymPlant(Plant):
     """A custom environment that acts on [−1, 1] and ends on time.
 
@@ -332,6 +350,8 @@ class GymPlant(Plant):
         self.action_space = spaces.Box(-1.0, 1.0, (acted,), np.float64)
         self.metadata = env.metadata
         self.render_mode = env.render_mode
+        self.ignores_place = False
+        """Whether the last ``reset`` of the environment did not look at its options."""
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set parameters of the environment; ``InputError`` if it has no way to."""
@@ -360,7 +380,9 @@ class GymPlant(Plant):
         """Start an episode of the environment."""
         super().reset(seed=seed)
         self._left = self._config.steps
-        obs, info = self._env.reset(seed=seed, options=options)
+        place = None if options is None else Place(options)
+        obs, info = self._env.reset(seed=seed, options=place)
+        self.ignores_place = place is not None and not place.was_read
         return np.asarray(obs, np.float64), dict(info)
 
     def step(self, action: np.ndarray) -> StepResult:

@@ -72,6 +72,11 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return self._theta
 
     @property
+    def ignores_place(self) -> bool:
+        """Whether a custom environment goes by no number of the episode."""
+        return not self._thetas and getattr(self._plant, "ignores_place", False)
+
+    @property
     def thetas(self) -> dict[str, float]:
         """All drifting parameters of the running episode, by name."""
         return dict(self._thetas)

@@ -87,9 +87,10 @@ def run_session(
         machine.restore(session.machine)
     elif twin is None and config.evaluation.episodes > 0:
         twin = environment_of(config)
-    stopped = 0
+    stopped, resumed = 0, session.number > 1 and not session.machine
     was_warned = not config.continuing
     while session.number <= config.episodes:
+        is_pending = session.unlearned is not None  # then nothing is reset
         try:
             record = _run_episode(session, env, twin, watch)
         except EpisodeAborted as aborted:
@@ -107,7 +108,13 @@ def run_session(
                 " it starts again."
             )
             continue
-        stopped = 0
+        if resumed and getattr(env, "ignores_place", False):
+            warn(
+                f"The run goes on with episode {session.number - 1}, and reset() does "
+                "not look at options['episode']: a simulation of wear is as new again. "
+                "A real machine is as worn as it is, and needs nothing."
+            )
+        stopped, resumed = 0, resumed and is_pending
         if not session.machine and not was_warned:
             was_warned = True
             warn(
