@@ -47,6 +47,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no-weight-decay": {"model": {"weight_decay": 0.0}},
     "ReLU": {"sac": {"activation": "relu"}},
     "quarter-from-starts": {"imagination": {"from_starts": 0.25}},
+    "three-candidates": {"learning": {"candidates": 3}},
 }
 """Settings of the agent that differ from the preset's."""
 

@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from driftrl.agents import model_based, model_gradient, sac
 from driftrl.agents import replay as replays
+from driftrl.agents.base import LearnContext
 from driftrl.agents.model_based import (
     ModelBasedAgent,
     ModelBasedState,
@@ -23,6 +24,7 @@ from driftrl.agents.model_based import (
     mean_bonus,
 )
 from driftrl.agents.model_free import train_steps
+from driftrl.agents.optimism import norm
 from driftrl.agents.replay import DeviceReplay, device_replay, statistics_of
 from driftrl.agents.rollouts import TaskFunctions
 from driftrl.config.deep import (
@@ -267,6 +269,66 @@ def test_tuned_weight_moves_and_constant_does_not() -> None:
     # π̄ follows the actor only where it is used.
     assert not same(found.average_actor, fresh(TUNED).average_actor)
     assert same(trained().average_actor, fresh().average_actor)
+
+
+@pytest.mark.parametrize("config", [CONFIG, THROUGH_MODEL], ids=["critic", "model"])
+def test_the_best_candidate_acts(
+    config: EnsembleAgentConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config, learning=replace(config.learning, candidates=3))
+    actors: list[Any] = []
+    nan = float("nan")
+    scores = iter(
+        [1.0, 3.0, 2.0, 2.0, 1.0, nan, 0.0, nan, nan, nan, nan, 1.0, 2.0, 0.0]
+    )
+
+    def score(*given: Any) -> float:
+        actors.append(given[4])
+        return next(scores)
+
+    monkeypatch.setattr(model_based, "_score", score)
+    learner, data = agent(config), transitions(6)
+    obs = np.ones(2)
+
+    def learn(state: ModelBasedState) -> ModelBasedState:
+        return learner.learn(state, data, LearnContext(2, 6, collected=7), key=KEY)
+
+    def action(actor: Any) -> float:
+        return float(sac.act(actor, obs.astype(np.float32), key=None)[0])
+
+    # First the three new ones; then what acted before, too, which is still the best.
+    state = learn(fresh(config))
+    assert int(state.policy.updates) == 6 * config.learning.policy_updates
+    assert action(learner.policy(state).actor) == action(actors[1])
+    assert len({action(actor) for actor in actors}) == 3
+    state = learn(state)
+    assert len(actors) == 7
+    assert int(state.policy.updates) == 13 * config.learning.policy_updates
+    assert action(learner.policy(state).actor) == action(actors[1]) == action(actors[3])
+    # Where no score is a number, what acted before goes on.
+    state = learn(state)
+    assert action(learner.policy(state).actor) == action(actors[7]) == action(actors[1])
+    # After a soft reset only new ones count.
+    monkeypatch.setattr(learner, "_reset_due", lambda context: True)
+    state = learn(state)
+    assert len(actors) == 14
+    assert action(learner.policy(state).actor) == action(actors[12])
+
+
+def test_a_candidate_is_scored_from_where_episodes_begin() -> None:
+    config = replace(CONFIG, imagination=ImaginationConfig(horizon=1))
+    state, replay = trained(config), replay_of(6)
+    settings, actor = Settings(config), state.policy.actor
+    score = float(model_based._score(settings, 2, state, replay, actor, KEY))
+    weight, totals = config.optimism.weight, []
+    for obs in replay.starts:
+        total = 0.0
+        for _ in range(2):
+            made = ensemble.predict(state.model, obs, sac.policy(actor, obs).mode())
+            total += float(made.reward + weight * norm(made))
+            obs = made.mean
+        totals.append(total)
+    assert score == pytest.approx(np.mean(totals), rel=1e-4)
 
 
 def test_mean_bonus_by_hand() -> None:

@@ -66,6 +66,10 @@ from driftrl.models.networks import MLP, mix, polyak_update, refit_inputs
 from driftrl.models.termination import TerminationState
 from driftrl.types import Data, Episode
 
+# Imagined decisions by which candidates are compared, at most: errors add up.
+_EVALUATED_STEPS = 200
+
+
 BonusOf = Callable[[Array, Array], Array]
 """(obs, action) ↦ bonus of the transition, before its weight λ."""
 
@@ -88,6 +92,8 @@ class ModelBasedState(eqx.Module):
     average_actor: MLP
     """π̄, which follows the actor slowly: the reference for tuning λ, and what acts
     where the policy's gradient is the model's."""
+    best_actor: MLP | None
+    """Of plain observations: what acts, where candidates are evaluated."""
     weight: WeightState
     metrics: Metrics
     softly_reset: Bool[Array, ""]
@@ -450,6 +456,7 @@ class ModelBasedAgent(SACAgent):
             termination=ends,
             policy=policy,
             average_actor=policy.actor,
+            best_actor=policy.actor if config.learning.candidates > 1 else None,
             weight=weight,
             metrics=Metrics(sac.no_metrics(), jnp.zeros(()), jnp.zeros(())),
             softly_reset=jnp.zeros((), bool),
@@ -460,9 +467,10 @@ class ModelBasedAgent(SACAgent):
         metrics = state.metrics
         policy = actor_policy(state, metrics.policy)
         losses = {"model_loss": metrics.model_loss, "bonus": metrics.bonus}
+        actor = state.best_actor
         return replace(
             policy,
-            actor=_plain_actor(state, self._config),
+            actor=_plain_actor(state, self._config) if actor is None else actor,
             columns={**policy.columns, **losses},
             optimism=current_weight(state, self._config),
             evaluate=partial(model_metrics, state.model, self._steps, self._unknown),
@@ -505,6 +513,33 @@ class ModelBasedAgent(SACAgent):
             average_actor=mix(state.average_actor, fresh.actor, rates.policy),
         )
 
+    def _train_between(
+        self,
+        state: ModelBasedState,
+        replay: DeviceReplay,
+        context: LearnContext,
+        key: Key[Array, ""],
+    ) -> ModelBasedState:
+        """Train; with several candidates, the best of them acts."""
+        count = self._config.learning.candidates
+        if count == 1:
+            return super()._train_between(state, replay, context, key)
+        # What acted before the first update, or before a soft reset, is no candidate.
+        learned = int(state.policy.updates) > 0 and not bool(state.softly_reset)
+        actors = [state.best_actor] if learned else []
+        total, parts = self._updates(state, context), [context]
+        if context.seconds is None:
+            counts = np.diff(np.linspace(0, total, count + 1).astype(int)).tolist()
+            parts = [replace(context, updates=updates) for updates in counts]
+        for number, part in enumerate(parts):
+            part_key = jax.random.fold_in(key, number)
+            state = super()._train_between(state, replay, part, part_key)
+            actors.append(_plain_actor(state, self._config))
+        steps = min(self._steps, _EVALUATED_STEPS)
+        scores = [_score(self._settings, steps, state, replay, a, key) for a in actors]
+        best = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
+        return replace(state, best_actor=actors[best])
+
     def refresh(self, state: ModelBasedState, replay: DeviceReplay) -> ModelBasedState:
         """Normalise by exactly the transitions of the replay.
 
@@ -536,12 +571,36 @@ class ModelBasedAgent(SACAgent):
 
 
 def _plain_actor(state: ModelBasedState, config: EnsembleAgentConfig) -> MLP:
-    """Return the actor that acts, as a function of plain observations."""
+    """Return the newest actor that may act, as a function of plain observations."""
     if config.policy_gradient == "critic":
         return state.policy.actor
     known = state.model.statistics.of_obs
     unit = (jnp.zeros_like(known[0]), jnp.ones_like(known[1]))
     return refit_inputs(state.average_actor, known, unit)
+
+
+@partial(jax.jit, static_argnames=("settings", "steps"))
+def _score(
+    settings: Settings,
+    steps: int,
+    state: ModelBasedState,
+    replay: DeviceReplay,
+    actor: MLP,
+    key: Key[Array, ""],
+) -> Float[Array, ""]:
+    """Return the optimistic objective of an actor in the model, from start states."""
+    rollouts = imagine(
+        _predict(state.model, settings),
+        lambda obs, key: sac.policy(actor, obs).mode(),
+        _ends(state, settings),
+        replay.starts,
+        replace(settings.config.imagination, horizon=steps),
+        key=key,
+        reward=settings.reward,
+    )
+    weight = current_weight(state, settings.config)
+    gained = rollouts.rewards + weight * rollouts.bonus
+    return jnp.mean(jnp.sum(jnp.where(rollouts.active, gained, 0.0), axis=0))
 
 
 @partial(jax.jit, static_argnames="settings")

@@ -160,10 +160,13 @@ class LearningConfig:
     """Retained transitions below which nothing is updated; at least one batch."""
     model_first: int = 0
     """Gradient steps of the model before the policy learns, if through the model."""
+    candidates: int = 1
+    """Policies of an episode's updates that are evaluated in the model; with several,
+    the best one acts, or the one that acted before if it is better still."""
 
     def __post_init__(self) -> None:
         least = {"model_updates": 1, "policy_updates": 1, "learning_starts": 1}
-        all_at_least(self, "agent.learning", model_first=0, **least)
+        all_at_least(self, "agent.learning", model_first=0, candidates=1, **least)
 
 
 @dataclass(frozen=True)

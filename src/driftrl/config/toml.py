@@ -326,7 +326,6 @@ _REMOVED = {
     "environment.machine": 0,
     "environment.specimen": 0,
     "agent.imagination.placement": "reward",
-    "agent.learning.candidates": 1,
     "forgetting.index": "algorithm",
     "forgetting.rule.index": "algorithm",
     "forgetting.first_epoch": 1,
