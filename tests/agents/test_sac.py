@@ -80,8 +80,7 @@ DATA = transitions(16)
 def trained(
     state: SACState, data: Batch, size: int, updates: int, key: jax.Array = KEY
 ) -> tuple[SACState, Metrics]:
-    start = jnp.asarray(0, jnp.int32)
-    replay = DeviceReplay(data, start, jnp.asarray(size, jnp.int32), data.obs[:1])
+    replay = DeviceReplay(data, jnp.asarray(size, jnp.int32), data.obs[:1])
     return sac.train(state, replay, updates, CONFIG, key)
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from driftrl.errors import InputError
-from driftrl.theory.window_selection import estimate_constants, gain_curve
+from driftrl.theory.window_selection import estimate_constants
 from factories import driven
 
 
@@ -38,14 +37,3 @@ def test_constant_theta_is_no_variation() -> None:
     found = estimate_constants(driven(np.full(8, 0.5), 20, 1e-3), np.full(8, 2.0))
     assert found.variation == 0.0
     assert found.gain > 0 and found.rkhs_bound > 0 and found.noise < 0.1
-
-
-def test_gain_curve_by_hand_and_its_limit() -> None:
-    curve = gain_curve("se", 2, 1.0, 0.5, 30)
-    # The first point of any stationary kernel: ½·log(1 + 1/σ²).
-    assert curve[0] == pytest.approx(0.5 * np.log(5.0))
-    assert len(curve) == 30 and (np.diff(curve) > 0).all()
-    assert (np.diff(curve, 2) < 1e-9).all()
-    assert (gain_curve("se", 2, 4.0, 0.5, 30) < curve + 1e-12).all()
-    with pytest.raises(InputError):
-        gain_curve("se", 2, 0.0, 0.5, 30)

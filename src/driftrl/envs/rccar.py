@@ -314,7 +314,6 @@ class RCCarPlant(Plant):
         self._state = np.concatenate([pose, velocity])
         self._signals.reset(2, self._state, self.np_random)
         self._remembered = deque([np.zeros(2)] * REMEMBERED, maxlen=REMEMBERED)
-        self._steering = 0.0
         self._trail = [self._state]
         x, y, heading, *velocity = self._state + self._noise()
         sight = np.array([x, y, np.sin(heading), np.cos(heading), *velocity])
@@ -336,7 +335,6 @@ class RCCarPlant(Plant):
                 self._state, arriving, commanded, self._noise()
             )
             total += reward
-            self._steering = float(arriving[0])
             if self.render_mode is not None:
                 self._trail.append(self._state)
         self._left -= self._config.action_repeat
@@ -362,7 +360,7 @@ class RCCarPlant(Plant):
             return None
         from driftrl.envs.rccar_drawing import draw
 
-        return draw(np.array(self._trail), self._steering)
+        return draw(np.array(self._trail))
 
     def _advance(self, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Step from (state, arriving and given command, noise) to (state, obs, r)."""

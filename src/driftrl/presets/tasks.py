@@ -154,9 +154,13 @@ def _decay(rate: float, low: float, start: int) -> Exponential:
     return Exponential(theta_max=1.0, theta_min=low, rate=rate, start=start)
 
 
-def _task(name: str, plant: str, summary: str, **settings: object) -> Task:
-    """Return a row with what all machines of the suite have in common."""
+def _task(
+    name: str, plant: str, summary: str, *, forget_after: int, **settings: object
+) -> Task:
+    """Return a row with what all machines of the suite have in common: H = w too."""
     shared: dict[str, object] = {
+        "reset_period": forget_after,
+        "window": forget_after,
         "drifts": "strength of the actuators, ×",
         "gymnasium_id": f"driftrl/{plant}-v0",
         "starts": ("random",),
@@ -175,8 +179,7 @@ MUJOCO_TASKS = (
         action_size=6,
         drift=_decay(0.005, 0.2, 400),
         episodes=1000,
-        reset_period=200,
-        window=200,
+        forget_after=200,
         minutes=340,
         environment=_environment(2),
         agent=_agent(horizon=5, ends=False),
@@ -189,8 +192,7 @@ MUJOCO_TASKS = (
         action_size=3,
         drift=_decay(0.005, 0.3, 300),
         episodes=1000,
-        reset_period=200,
-        window=200,
+        forget_after=200,
         minutes=335,
         environment=_environment(2),
         agent=_agent(policy=2, ends=False),
@@ -204,8 +206,7 @@ MUJOCO_TASKS = (
         action_size=1,
         drift=_decay(2e-5, 0.25, 200_000),
         episodes=800,
-        reset_period=150_000,
-        window=150_000,
+        forget_after=150_000,
         forgets_in="transitions",
         clock="steps",
         minutes=600,
@@ -221,8 +222,7 @@ MUJOCO_TASKS = (
         action_size=6,
         drift=_decay(0.0005, 0.3, 1500),
         episodes=4000,
-        reset_period=1200,
-        window=1200,
+        forget_after=1200,
         minutes=1050,
         environment=_environment(2),
         agent=_agent(ends=False),
@@ -237,8 +237,7 @@ MUJOCO_TASKS = (
         more_observations={"contacts": 105},
         drift=_decay(0.007, 0.3, 400),
         episodes=1000,
-        reset_period=250,
-        window=250,
+        forget_after=250,
         minutes=265,
         environment=_environment(2),
         agent=_agent(ends=False),
@@ -253,8 +252,7 @@ MUJOCO_TASKS = (
         more_observations={"joints": 45},
         drift=_decay(3e-6, 0.3, 1_000_000),
         episodes=4000,
-        reset_period=1_000_000,
-        window=1_000_000,
+        forget_after=1_000_000,
         forgets_in="transitions",
         clock="steps",
         minutes=6100,
@@ -271,8 +269,7 @@ MUJOCO_TASKS = (
         more_observations={"joints": 45},
         drift=_decay(0.02, 0.3, 300),
         episodes=1000,
-        reset_period=250,
-        window=250,
+        forget_after=250,
         minutes=550,
         environment=_environment(2),
         agent=_agent(ends=False),

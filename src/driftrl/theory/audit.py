@@ -1,8 +1,7 @@
 """Was a run's uncertainty calibrated?  An audit from its records alone.
 
 Before the model learned from episode n it predicted that episode; the record has the
-share of predictions within μ ± 2σ, the error, and σ.  Stale data show as a pattern: the
-error grows, σ does not, and the retained data reach back to before a change of θ.
+share of predictions within μ ± 2σ, the error, and σ.
 """
 
 import math
@@ -22,11 +21,9 @@ NOMINAL = math.erf(math.sqrt(2.0))
 """Share of a Gaussian within ± 2σ, 95.4 %."""
 BROKEN = 1.0 - 4.0 * (1.0 - NOMINAL)
 """Coverage below which an episode counts as broken: four times the nominal misses."""
-_CALM_EPISODES = 5  # before a break that it is compared with
 _SCHEMA: dict[str, type[polars.DataType]] = {
-    **dict.fromkeys(("episode", "steps", "first_retained"), polars.Int64),
-    **dict.fromkeys(("theta", "coverage"), polars.Float64),
-    **dict.fromkeys(("model_error", "epistemic_std"), polars.Float64),
+    **dict.fromkeys(("episode", "steps"), polars.Int64),
+    **dict.fromkeys(("coverage", "model_error", "epistemic_std"), polars.Float64),
 }
 
 
@@ -40,8 +37,7 @@ class Audit:
     """The episodes that a model had predicted: ``coverage``, ``broken`` (whether ± 2σ
     missed at least four times as often as it should, beyond chance), ``error`` (root
     mean square, in standard deviations of the true changes), ``sigma`` (epistemic, of
-    one output in the same unit: ‖σ‖₂/√S), ``ratio`` of the two, ``span`` n − m(n) and
-    ``theta``."""
+    one output in the same unit: ‖σ‖₂/√S) and ``ratio`` of the two."""
     coverage: float
     """Mean over the predicted episodes."""
     low: float
@@ -53,12 +49,6 @@ class Audit:
     """Median σ of one output, in standard deviations of the true changes."""
     ratio: float | None
     """Median error in units of σ; None if σ was always 0."""
-    breaks: polars.DataFrame
-    """Consecutive broken episodes: ``first`` to ``last``, their lowest ``coverage`` and
-    largest ``error``, ``sigma`` and m (``oldest``) of the first, the medians
-    ``error_before`` and ``sigma_before`` of the unbroken episodes just before (at most
-    five), whether θ had moved since the oldest retained data (``stale``), and the first
-    unbroken episode after it (``recovered``)."""
 
     @property
     def broken(self) -> int:
@@ -66,32 +56,19 @@ class Audit:
         return int(self.predicted["broken"].sum())
 
     def summary(self) -> list[str]:
-        """Return a sentence on the coverage, and one on the deepest break."""
-        lines = [
+        """Return a sentence on the coverage."""
+        return [
             f"± 2σ covered {self.coverage:.0%} ({self.low:.0%} to {self.high:.0%}; "
             f"{NOMINAL:.0%} if calibrated) over {len(self.predicted)} predicted "
             f"episodes, {self.broken} of them broken; σ should be "
             f"{self.inflation:.1f} times as wide."
         ]
-        if len(self.breaks):
-            row = self.breaks.sort("coverage", maintain_order=True).row(0, named=True)
-            cause = {True: "stale data", False: "too little data", None: "θ unknown"}
-            before = [row["error_before"], row["sigma_before"]]
-            error, sigma = ("" if x is None else f"{x:.2g} → " for x in before)
-            lines.append(
-                f"The deepest of {len(self.breaks)} breaks was at episodes "
-                f"{row['first']} to {row['last']}: coverage {row['coverage']:.0%}, "
-                f"error {error}{row['error']:.2g}, σ {sigma}{row['sigma']:.2g}, with "
-                f"data from episode {row['oldest']} on ({cause[row['stale']]})."
-            )
-        return lines
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON types."""
         document = {one.name: getattr(self, one.name) for one in fields(self)}
         return document | {
             "predicted": self.predicted.to_dicts(),
-            "breaks": self.breaks.to_dicts(),
             "broken": self.broken,
             "summary": self.summary(),
         }
@@ -114,14 +91,13 @@ def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
     inside = min(max(float(np.median(coverages)), 0.001), 0.999)
     return Audit(
         episodes=len(records),
-        predicted=predicted.drop("theta_of_oldest"),
+        predicted=predicted,
         coverage=float(coverages.mean()),
         low=low,
         high=high,
         inflation=2.0 / float(norm.ppf(0.5 + 0.5 * inside)),
         sigma=float(np.median(predicted["sigma"])),
         ratio=predicted.select(col("ratio").median()).item(),
-        breaks=_breaks(predicted),
     )
 
 
@@ -136,9 +112,6 @@ def _predicted(records: Sequence[EpisodeRecord], outputs: int) -> polars.DataFra
         error="model_error",
         sigma=sigma,
         ratio=polars.when(sigma > 0).then(col("model_error") / sigma),
-        span=col("episode") - col("first_retained"),
-        theta="theta",
-        theta_of_oldest=col("theta").gather(col("first_retained") - 1),
     ).filter(polars.all_horizontal(col("coverage", "error", "sigma").is_finite()))
     # Each transition is counted once.
     ceilings = [
@@ -150,29 +123,6 @@ def _predicted(records: Sequence[EpisodeRecord], outputs: int) -> polars.DataFra
         polars.selectors.float().fill_nan(None),
         broken=(col("coverage") < BROKEN) & certain,
     ).drop("steps")
-
-
-def _breaks(predicted: polars.DataFrame) -> polars.DataFrame:
-    calm = col("error", "sigma").tail(_CALM_EPISODES).median().name.suffix("_before")
-    number = col("broken").rle_id().alias("group")
-    before = col("error_before", "sigma_before").shift(1)
-    stale = col("theta") != col("theta_of_oldest")
-    return (
-        predicted.group_by(number, maintain_order=True)
-        .agg(
-            calm,
-            col("broken", "sigma").first(),
-            first=col("episode").first(),
-            last=col("episode").last(),
-            coverage=col("coverage").min(),
-            error=col("error").max(),
-            oldest=(col("episode") - col("span")).first(),
-            stale=stale.first(),
-        )
-        .with_columns(before, recovered=col("first").shift(-1))
-        .filter("broken")
-        .drop("group", "broken")
-    )
 
 
 def _mean_interval(values: np.ndarray) -> tuple[float, float]:

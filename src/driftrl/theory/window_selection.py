@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.errors import at_least, positive, require
-from driftrl.kernels import gram, kernel_named
+from driftrl.errors import at_least, require
 from driftrl.memory.nystrom import Features, Sums, fit_features, posterior
-from driftrl.theory.information import greedy_information_gain, growth_rate, scaled_rate
+from driftrl.theory.information import scaled_rate
 from driftrl.theory.regret_bound import (
     RegretTerms,
     regret_orders,
@@ -31,8 +30,6 @@ from driftrl.theory.regret_bound import (
 )
 from driftrl.types import Episode
 
-# Inputs that greedy selection chooses from, and the most that it picks.
-_CANDIDATES, _MAX_POINTS = 1500, 1000
 # Prior size of the displacement in units of the dynamics; the evidence selects one.
 _REACHES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
@@ -46,18 +43,10 @@ class Problem:
     variation: float | None = None
     """P_N, how far the dynamics move in the RKHS norm, summed over outputs. Without it
     the answer is the paper's H ∝ γ^(1/4)·√N."""
-    kernel: str = "se"
-    """Kernel, which sets how γ grows: se, matern32, matern52 or linear."""
-    dimension: int | None = None
-    """Inputs d of the dynamics: observations and actions."""
     steps: int | None = None
     """Transitions T of an episode."""
     gain: float | None = None
-    """γ_N; by default greedily, over inputs with a standard deviation of 1."""
-    length_scale: float = 1.0
-    """Length scale of the kernel, in standard deviations of the inputs."""
-    noise: float | None = None
-    """σ of the noise; by default 0.1."""
+    """γ_N, the information gain of all N·T transitions."""
 
 
 @dataclass(frozen=True)
@@ -121,34 +110,26 @@ def choose_window(
         data: Episodes of a run, from which the unknown is estimated.
         thetas: θ of each of them, if known.
     """
-    growth_rate(problem.kernel, 2, 1)  # refuses a kernel without a known rate
     estimated = estimate_constants(data, thetas) if data else None
     given = {name: value for name, value in vars(problem).items() if value is not None}
     values = (vars(estimated) if estimated else {}) | given
-    missing = [n for n in ("episodes", "dimension", "steps") if n not in values]
+    missing = [name for name in ("episodes", "steps", "gain") if name not in values]
     require(
         not missing,
         f"Choosing a window needs {', '.join(missing)}, or a run to estimate from.",
     )
-    episodes, steps, dimension = (values[n] for n in ("episodes", "steps", "dimension"))
+    episodes, steps, gain = (values[n] for n in ("episodes", "steps", "gain"))
     require_episodes(episodes)
     at_least("The steps T of an episode", steps, 1)
-    at_least("The dimension", dimension, 1)
+    at_least("The gain", gain, 0)
     variation = problem.variation
     if estimated and variation is None:
         # The same drift per episode in a run of another length.
         pace = estimated.variation / (estimated.episodes - 1)
         variation = pace * (episodes - 1)
-    # Greedy where that is quick, else the known rate through one γ.
-    if "gain" in values:
-        at_least("The gain", values["gain"], 0)
-        count = episodes if problem.gain is not None else len(data)
-        anchor = (count * steps, values["gain"])
-    else:
-        shape = (problem.kernel, dimension, problem.length_scale)
-        curve = gain_curve(*shape, values.get("noise", 0.1), episodes * steps)
-        anchor = (len(curve), float(curve[-1]))
-    gain = float(scaled_rate(problem.kernel, episodes * steps, dimension, anchor))
+    if estimated and problem.gain is None:  # by the known rate, for another length
+        anchor = (len(data) * steps, gain)
+        gain = float(scaled_rate("se", episodes * steps, estimated.dimension, anchor))
     return replace(choose(episodes, steps, variation, gain), estimated=estimated)
 
 
@@ -238,19 +219,3 @@ def _with_reach(moments: Sums, reach: float) -> Sums:
     return replace(
         moments, gram=scale * moments.gram * scale.T, cross=scale * moments.cross
     )
-
-
-def gain_curve(
-    kernel_name: str, dimension: int, length_scale: float, noise_std: float, points: int
-) -> Float[np.ndarray, " M"]:
-    """Return greedy γ_1 … γ_M over inputs with a std of 1 in every dimension.
-
-    The inputs are uniform in a cube.  M is ``points``, at most 1,000; beyond that use
-    ``driftrl.theory.information.scaled_rate``.
-    """
-    positive("The length scale", length_scale)
-    kernel = kernel_named(kernel_name)
-    half = np.sqrt(3.0)
-    drawn = np.random.default_rng(0).uniform(-half, half, (_CANDIDATES, dimension))
-    matrix = gram(kernel, drawn / length_scale, drawn / length_scale, np)
-    return greedy_information_gain(matrix, min(points, _MAX_POINTS), noise_std)

@@ -1,13 +1,9 @@
 """Set up a process that runs driftrl, before JAX is imported."""
 
-import contextlib
 import os
-import shutil
 import threading
 import time
-import warnings
-from collections.abc import Iterator, MutableMapping
-from pathlib import Path
+from collections.abc import MutableMapping
 
 from driftrl.io import cache_directory
 
@@ -18,30 +14,6 @@ _ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "NPROC": "1",  # the size of XLA's own pool of threads
 }
-# Warnings are caught for the whole process, not for a thread.
-_catching = threading.Lock()
-
-
-def _compiled_code() -> Path:
-    return cache_directory() / "jax"
-
-
-@contextlib.contextmanager
-def repaired_cache() -> Iterator[None]:
-    """Compile within this context; a damaged cache of compiled code is cleared.
-
-    JAX writes the entries of its cache in place and never replaces one: one that a
-    power cut has torn would cost its compilation, and a warning, at every start.
-    """
-    with _catching, warnings.catch_warnings(record=True) as raised:
-        yield
-    for warning in raised:
-        if "persistent compilation cache entry" in str(warning.message):
-            shutil.rmtree(_compiled_code(), ignore_errors=True)
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
 
 
 def cores() -> int:
@@ -57,7 +29,7 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     """
     for name, value in _ONE_THREAD.items():
         environment.setdefault(name, value)
-    environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(_compiled_code()))
+    environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_directory() / "jax"))
     environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 

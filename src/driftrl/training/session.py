@@ -59,7 +59,6 @@ from driftrl.training.assembly import (
 from driftrl.training.checkpoint import flatten, unflatten
 from driftrl.training.health import Health, health
 from driftrl.training.learner import Learned, Learner, Observation, Theta
-from driftrl.training.process import repaired_cache
 from driftrl.training.run_directory import Pending, RunDirectory, Warn, read_config
 from driftrl.types import Episode, EpisodeRecord
 
@@ -127,12 +126,11 @@ class Session(Learner):
                 decision=decision,
             )
             if self.number <= config.episodes:
-                with repaired_cache():
-                    agent.warm_up(most_points(config), steps)
-                    # What else compiles on first use does so now.
-                    self.begin_episode()
-                    self.act(np.zeros(sizes_of(config)[0]))
-                    self.abort_episode()
+                agent.warm_up(most_points(config), steps)
+                # What else compiles on first use does so now.
+                self.begin_episode()
+                self.act(np.zeros(sizes_of(config)[0]))
+                self.abort_episode()
             self._logged = self._files.load_logged_range(len(self._is_far))
             self._lag = int(config.background)
             self._go_on(template)
