@@ -121,7 +121,8 @@ def training(config: SACConfig) -> Callable[[], float]:
     """Return a function that trains for a call and returns seconds an update."""
     data = stored()
     state = sac.init(STATES, ACTIONS, config, key=jax.random.key(1))
-    replay = DeviceReplay(data, jnp.asarray(ROWS, jnp.int32), data.obs[:1])
+    start, size = (jnp.asarray(number, jnp.int32) for number in (0, ROWS))
+    replay = DeviceReplay(data, start, size, data.obs[:1])
     run = partial(sac.train, state, replay, UPDATES, config)
     return lambda: timed(lambda: run(jax.random.key(2))) / UPDATES
 
