@@ -96,7 +96,7 @@ def live(directory: Path, config: RunConfig) -> tuple[Times, dict[int, float], f
     """
     agent = ModelBasedAgent(SIZES, AGENT, capacity=MARKS[-1], steps=STEPS)
     state = agent.initial_state(key=jax.random.key(0))
-    memory, cache = EpisodeMemory(*SIZES, agent.precision), ReplayCache()
+    memory, cache = EpisodeMemory(*SIZES, agent.precision), ReplayCache(SIZES, STEPS)
     rng, times, used = np.random.default_rng(0), Times(), {}
     with closing(RunDirectory(directory, config, resume=False, warn=print)) as files:
         files.restore(state, memory)
@@ -171,7 +171,7 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[str]:
     with closing(RunDirectory(directory, config, resume=True, warn=print)) as files:
         took = seconds(lambda: files.restore(template, memory))
     yield f"Resume with {len(memory.since(1)):,} transitions: {took}."
-    cache, data = ReplayCache(), memory.since(1)
+    cache, data = ReplayCache(SIZES, STEPS), memory.since(1)
     took = seconds(lambda: jax.block_until_ready(cache.load(data, len(data)).rows))
     yield f"All of them to the device: {took}."
     recent, history = EpisodeMemory(*SIZES, np.float32), memory.history

@@ -81,16 +81,18 @@ def replay_of(rows: int) -> DeviceReplay:
     return device_replay(transitions(rows), ROWS)
 
 
-def padded_by_nan(replay: DeviceReplay) -> DeviceReplay:
-    """Return the same transitions, with NaN in the rows that are none."""
+def turned(replay: DeviceReplay, start: int) -> DeviceReplay:
+    """Return the same transitions in a ring that starts elsewhere, padded by NaN."""
     padding = jnp.arange(replay.capacity) >= replay.size
     rows = jax.tree.map(
-        lambda column: jnp.where(
-            padding.reshape(-1, *[1] * (column.ndim - 1)), jnp.nan, column
+        lambda column: jnp.roll(
+            jnp.where(padding.reshape(-1, *[1] * (column.ndim - 1)), jnp.nan, column),
+            start,
+            axis=0,
         ),
         replay.rows,
     )
-    return replay._replace(rows=rows)
+    return replay._replace(rows=rows, start=jnp.asarray(start, jnp.int32))
 
 
 def agent(config: EnsembleAgentConfig = CONFIG) -> ModelBasedAgent:
@@ -227,11 +229,14 @@ def test_imagined_states_have_the_noise_that_the_model_states(weight: float) -> 
     [CONFIG, TUNED, THROUGH_MODEL],
     ids=["shared", "separate", "through the model"],
 )
-def test_padding_does_not_matter(config: EnsembleAgentConfig) -> None:
+def test_neither_padding_nor_the_start_of_the_ring_matters(
+    config: EnsembleAgentConfig,
+) -> None:
     replay = replay_of(8)
     expected = trained(config, replay)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(expected))
-    assert same(trained(config, padded_by_nan(replay)), expected)
+    for start in (0, 5, 8):
+        assert same(trained(config, turned(replay, start)), expected)
 
 
 def test_optimism_reaches_the_critics() -> None:
@@ -405,7 +410,7 @@ Measure = Callable[[DeviceReplay], Statistics]
 def measure(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Measure]:
-    """Return statistics of a short replay, computed at once or in blocks of 8 rows."""
+    """Return statistics of a short ring, computed at once or in blocks of 8 rows."""
     compiled = statistics_of
     if request.param == "in blocks":
         monkeypatch.setattr(replays, "_MEASURED_AT_ONCE", 0)
@@ -432,7 +437,8 @@ def test_statistics_against_numpy(measure: Measure, size: int) -> None:
     )
     for part, other in zip(jax.tree.leaves(found), expected, strict=True):
         np.testing.assert_allclose(part, other, rtol=1e-4, atol=1e-5)
-    assert same(measure(padded_by_nan(device_replay(data, 30))), found)
+    for start in (13, 29):
+        assert same(measure(turned(device_replay(data, 30), start)), found)
 
 
 def test_statistics_of_nothing(measure: Measure) -> None:

@@ -80,7 +80,8 @@ DATA = transitions(16)
 def trained(
     state: SACState, data: Batch, size: int, updates: int, key: jax.Array = KEY
 ) -> tuple[SACState, Metrics]:
-    replay = DeviceReplay(data, jnp.asarray(size, jnp.int32), data.obs[:1])
+    start = jnp.asarray(0, jnp.int32)
+    replay = DeviceReplay(data, start, jnp.asarray(size, jnp.int32), data.obs[:1])
     return sac.train(state, replay, updates, CONFIG, key)
 
 

@@ -53,7 +53,8 @@ def probe(
     start = sac.init(1, 1, config, key=jax.random.key(0))
     if log_alpha is not None:
         start = replace(start, log_temperature=jnp.float32(log_alpha))
-    replay = DeviceReplay(data, jnp.asarray(ROWS, jnp.int32), data.obs[:1])
+    first, size = (jnp.asarray(number, jnp.int32) for number in (0, ROWS))
+    replay = DeviceReplay(data, first, size, data.obs[:1])
     return sac.train(start, replay, 600, config, jax.random.key(7))[0]
 
 

@@ -25,7 +25,8 @@ def learned() -> SACState:
     )
     data = Batch(draw(9, 2), draw(9, 1), draw(9), draw(9, 2), jnp.zeros(9))
     start = sac.init(2, 1, CONFIG, key=jax.random.key(0))
-    replay = DeviceReplay(data, jnp.asarray(9, jnp.int32), data.obs[:1])
+    first, size = (jnp.asarray(number, jnp.int32) for number in (0, 9))
+    replay = DeviceReplay(data, first, size, data.obs[:1])
     return sac.train(start, replay, 20, CONFIG, jax.random.key(1))[0]
 
 

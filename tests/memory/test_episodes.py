@@ -262,4 +262,5 @@ def test_reading_copies_nothing() -> None:
     memory = _filled(400, 300)
     once, again = memory.since(1), memory.since(2)
     assert np.shares_memory(once.obs, again.obs)
+    assert once.origin is again.origin is memory
     assert np.shares_memory(memory.episode(2).rewards, again.rewards)

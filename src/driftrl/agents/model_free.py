@@ -90,7 +90,8 @@ def update(
 class SACAgent(Agent):
     """SAC that learns between episodes, or at every step of one.
 
-    The agent keeps the data of the running episode on the device.
+    The agent keeps the data it was last given on the device, to copy only new
+    transitions.  What it learns does not depend on that.
     """
 
     precision: Precision = np.float32
@@ -115,7 +116,7 @@ class SACAgent(Agent):
         self._resets = config.soft_reset
         self._capacity = max(capacity, steps, config.learning.learning_starts)
         self._steps = steps
-        self._replay = ReplayCache()
+        self._replay = ReplayCache(sizes, steps)
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
         """Return the state before the first episode."""
@@ -199,7 +200,7 @@ class SACAgent(Agent):
         self.soft_reset(state, key)
         obs, actions = (np.zeros((steps, size)) for size in self._sizes)
         rewards = np.zeros(steps)
-        row = slice(1)
+        row = slice(1)  # writes are chunked, so that any number compiles the same
         data = Data(obs[row], actions[row], rewards[row], obs[row], rewards[row] > 0)
         replay = self._replay.load(data, self._room_for(points))
         if self._learning.when == "step":

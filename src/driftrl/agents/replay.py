@@ -1,7 +1,9 @@
 """The retained transitions on the device, in arrays of a fixed size.
 
-Of these arrays the first ``size`` rows are transitions, oldest first, and the others
-are padding: growing data recompile nothing.
+The arrays are a ring: of ``size`` transitions, number i lies in row (start + i) mod
+capacity, and the other rows are padding.  So growing data recompile nothing, and an
+episode costs only its own length: new transitions are written in place, and forgetting
+moves the start.
 """
 
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from driftrl.types import Data, Transition
 # would need twice their own memory, and as much time when nearly empty.
 _MEASURED_AT_ONCE = 2**17
 _BLOCK = 2**13
+_SMALLEST_CHUNK = 1000  # rows per write: a call costs more than these rows
 STARTS = 64
 """Newest observations at the start of an episode that are kept at hand."""
 
@@ -40,6 +43,7 @@ class DeviceReplay(NamedTuple):
     """The retained transitions, as compiled functions take them."""
 
     rows: Batch
+    start: Int[Array, ""]
     size: Int[Array, ""]
     starts: Float[Array, "M S"]
     """Observations at the start of the newest episodes, repeated if there are fewer."""
@@ -51,7 +55,8 @@ class DeviceReplay(NamedTuple):
 
     def take(self, numbers: Int[Array, "*N"]) -> Batch:
         """Return the transitions with these numbers, from 0 to size − 1."""
-        return jax.tree.map(lambda column: column[numbers], self.rows)
+        rows = (self.start + numbers) % self.capacity
+        return jax.tree.map(lambda column: column[rows], self.rows)
 
     def begin_at_starts(
         self, obs: Float[Array, "*U B S"], rows: Int[Array, "*U B"], share: float
@@ -65,18 +70,15 @@ class DeviceReplay(NamedTuple):
         count = round(share * rows.shape[-1])
         return obs.at[..., :count, :].set(self.starts[rows[..., :count] % STARTS])
 
+    def ordered(self) -> Batch:
+        """Return all rows, oldest transition first, padding last."""
+        return self.take(jnp.arange(self.capacity, dtype=jnp.int32))
+
 
 def device_replay(data: Data, capacity: int) -> DeviceReplay:
-    """Copy data to the device, in single precision, padded by zeros."""
-
-    def padded(column: np.ndarray) -> Array:
-        filled = np.zeros((capacity, *column.shape[1:]), np.float32)
-        filled[: len(column)] = column
-        return jnp.array(filled)
-
-    columns = (data.obs, data.actions, data.rewards, data.next_obs, data.terminated)
-    rows = Batch(*(padded(column) for column in columns))
-    return DeviceReplay(rows, jnp.asarray(len(data), jnp.int32), _starts(data))
+    """Copy data to the device, in single precision."""
+    start, size = (jnp.asarray(number, jnp.int32) for number in (0, len(data)))
+    return DeviceReplay(_padded_rows(data, 0, capacity), start, size, _starts(data))
 
 
 def starts_of(data: Data) -> Float[np.ndarray, "M S"]:
@@ -94,27 +96,63 @@ def _starts(data: Data) -> Float[Array, "M S"]:
     return jnp.asarray(np.resize(starts_of(data), shape), jnp.float32)
 
 
-class ReplayCache:
-    """The replay of the running episode, which grows by a transition at a time.
+def _padded_rows(data: Data, first: int, rows: int) -> Batch:
+    """Return up to ``rows`` transitions from ``first`` on, then zeros."""
 
-    What is returned is valid until the next call, which writes over it.
+    def padded(column: np.ndarray) -> Array:
+        filled = np.zeros((rows, *column.shape[1:]), np.float32)
+        part = column[first : first + rows]
+        filled[: len(part)] = part
+        return jnp.asarray(filled)
+
+    columns = (data.obs, data.actions, data.rewards, data.next_obs, data.terminated)
+    return Batch(*(padded(column) for column in columns))
+
+
+class ReplayCache:
+    """Keeps the newest data on the device, to copy only what is new.
+
+    The returned replay depends only on the arguments, and is valid until the next call,
+    which writes over it.
     """
 
-    def __init__(self) -> None:
-        """Make an empty cache."""
-        self._replay: DeviceReplay | None = None
-        self.size = 0
+    def __init__(self, sizes: tuple[int, int], steps: int) -> None:
+        """Make an empty cache for episodes of ``steps`` transitions."""
+        self._sizes = sizes
+        self._chunk = max(steps, _SMALLEST_CHUNK)
+        self._rows: Batch | None = None
+        self._start = self.size = 0
+        self._starts = jnp.zeros((STARTS, sizes[0]))
+        # Of which transitions the rows are; ``append`` adds rows beyond ``_end``.
+        self._origin: object = None
+        self._first = self._end = 0
 
     def load(self, data: Data, capacity: int) -> DeviceReplay:
         """Return exactly ``data`` in a replay of this capacity."""
-        self._replay = None  # free the memory first
-        self._replay = replay = device_replay(data, capacity)
-        self.size = len(data)
-        return replay
+        reusable = (
+            self._rows is not None
+            and len(self._rows.rewards) == capacity
+            and data.origin is not None
+            and data.origin is self._origin
+            and self._first <= data.offset <= self._end <= data.offset + len(data)
+        )
+        self._origin = None  # an interrupt would leave incomplete rows
+        if reusable:
+            self._start = (self._start + data.offset - self._first) % capacity
+            self.size = self._end - data.offset
+        else:
+            self._rows = None  # free the memory first
+            self._rows = _empty_rows(self._sizes, capacity)
+            self._start = self.size = 0
+        while self.size < len(data):
+            rows = _padded_rows(data, self.size, self._chunk)
+            self._write(rows, min(self._chunk, len(data) - self.size))
+        self._first, self._end = data.offset, data.offset + len(data)
+        self._origin, self._starts = data.origin, _starts(data)
+        return self._replay()
 
     def append(self, transition: Transition) -> DeviceReplay:
         """Return the replay with one more transition, which is in no data yet."""
-        assert self._replay is not None and self.size < self._replay.capacity
         columns = (
             transition.obs,
             transition.action,
@@ -122,19 +160,43 @@ class ReplayCache:
             transition.next_obs,
             transition.terminated,
         )
-        row = Batch(*(jnp.asarray(np.asarray(c, np.float32)) for c in columns))
-        self._replay = replay = _appended(self._replay, row)
-        self.size += 1
-        return replay
+        row = Batch(*(jnp.asarray(np.asarray(c, np.float32)[None]) for c in columns))
+        origin, self._origin = self._origin, None
+        self._write(row, 1)
+        self._origin = origin
+        return self._replay()
+
+    def _write(self, rows: Batch, count: int) -> None:
+        assert self._rows is not None
+        capacity = len(self._rows.rewards)
+        assert self.size + count <= capacity, "the replay is full"
+        place = jnp.asarray((self._start + self.size) % capacity, jnp.int32)
+        self._rows = _written(self._rows, rows, place, jnp.asarray(count, jnp.int32))
+        self.size += count
+
+    def _replay(self) -> DeviceReplay:
+        assert self._rows is not None
+        start, size = (jnp.asarray(n, jnp.int32) for n in (self._start, self.size))
+        return DeviceReplay(self._rows, start, size, self._starts)
+
+
+def _empty_rows(sizes: tuple[int, int], capacity: int) -> Batch:
+    states, actions = sizes
+    shapes = ((states,), (actions,), (), (states,), ())
+    return Batch(*(jnp.zeros((capacity, *shape), jnp.float32) for shape in shapes))
 
 
 # Donated, the arrays are changed in place; otherwise all rows would be copied.
-@partial(jax.jit, donate_argnames="replay")
-def _appended(replay: DeviceReplay, row: Batch) -> DeviceReplay:
-    rows = jax.tree.map(
-        lambda column, new: column.at[replay.size].set(new), replay.rows, row
+@partial(jax.jit, donate_argnames="columns")
+def _written(
+    columns: Batch, rows: Batch, place: Int[Array, ""], count: Int[Array, ""]
+) -> Batch:
+    capacity, numbers = len(columns.rewards), jnp.arange(len(rows.rewards))
+    # Padding goes to a row that does not exist, where it is dropped.
+    places = jnp.where(numbers < count, (place + numbers) % capacity, capacity)
+    return jax.tree.map(
+        lambda column, new: column.at[places].set(new, mode="drop"), columns, rows
     )
-    return DeviceReplay(rows, replay.size + 1, replay.starts)
 
 
 def samples_of(rows: Batch) -> Samples:
@@ -144,9 +206,12 @@ def samples_of(rows: Batch) -> Samples:
 
 @jax.jit
 def statistics_of(replay: DeviceReplay) -> Statistics:
-    """Return mean and spread of the transitions."""
+    """Return mean and spread of the transitions, summed in their order.
+
+    So the result does not depend on where the ring starts, bit for bit.
+    """
     if replay.capacity <= _MEASURED_AT_ONCE:
-        return ensemble.statistics(samples_of(replay.rows), replay.size)
+        return ensemble.statistics(samples_of(replay.ordered()), replay.size)
     # Subtract the first row, so that a large offset costs no precision.
     first = samples_of(replay.take(jnp.zeros(1, jnp.int32)))
     shift = _mean(replay, first, lambda value: value)

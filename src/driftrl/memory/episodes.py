@@ -168,7 +168,7 @@ class EpisodeMemory:
         if not self._is_held(first):
             self._recall(first)
         offset, end = self._bounds[first - 1], self._bounds[-1]
-        return Data(**self._rows(offset, end), offset=offset)
+        return Data(**self._rows(offset, end), offset=offset, origin=self)
 
     def _recall(self, first: int) -> None:
         """Hold the episodes from ``first`` on again."""
