@@ -49,19 +49,20 @@ from driftrl.types import EpisodeRecord  # noqa: E402
 
 # A fall costs what would have come later: with γ = 0.98 a fall 80 decisions ahead
 # costs a fifth of it.
-_ENDS = {
+_ENDS: dict[str, Any] = {
     "environment": {"terminates": True},
     "agent": {
         "imagination": {"termination": "known", "collected": True},
         "sac": {"discount": 0.99},
     },
 }
+# Without noise they fall on the machine, and never in the model.
+_NOISY = merged(_ENDS, {"agent": {"imagination": {"noise": True}}})
 TASKS: dict[str, dict[str, Any]] = {
     "halfcheetah": {},
     "hopper": _ENDS,
-    "walker2d": _ENDS,
-    # Without noise the ant falls on the machine, and never in the model.
-    "ant": merged(_ENDS, {"agent": {"imagination": {"noise": True}}}),
+    "walker2d": _NOISY,
+    "ant": _NOISY,
 }
 """Beside the settings of the study's laptop preset."""
 ONSET = 25

@@ -44,21 +44,17 @@ def run(
     change: bool = False,
     on_episode: OnEpisode | None = None,
     warn: Warn = warnings.warn,
-    watch: Watch | None = None,
 ) -> None:
     """Run a configuration in a directory to its last episode.
 
-    ``resume`` and ``change`` are those of a session; ``watch`` observes the executed
-    episodes, and may render them.
+    ``resume`` and ``change`` are those of a session.
     """
     with (
         # First, as it may refuse the configuration: then nothing is written.
-        closing(environment_of(config, None if watch is None else "rgb_array")) as env,
+        closing(environment_of(config)) as env,
         Session(config, directory, resume=resume, change=change, warn=warn) as session,
     ):
-        run_session(
-            session, env, on_episode=on_episode, warn=warn, watch=watch or unwatched
-        )
+        run_session(session, env, on_episode=on_episode, warn=warn)
 
 
 def run_session(
@@ -67,7 +63,6 @@ def run_session(
     *,
     on_episode: OnEpisode | None = None,
     warn: Warn = warnings.warn,
-    watch: Watch = unwatched,
     twin: Env | None = None,
 ) -> None:
     """Run a session in an environment to the last episode of its configuration.
@@ -92,7 +87,7 @@ def run_session(
     while session.number <= config.episodes:
         is_pending = session.unlearned is not None  # then nothing is reset
         try:
-            record = _run_episode(session, env, twin, watch)
+            record = _run_episode(session, env, twin)
         except EpisodeAborted as aborted:
             session.abort_episode(vary=aborted.out_of_bounds)
             stopped += 1
@@ -130,9 +125,7 @@ def run_session(
         twin.close()
 
 
-def _run_episode(
-    session: Session, env: Env, twin: Env | None, watch: Watch
-) -> EpisodeRecord | None:
+def _run_episode(session: Session, env: Env, twin: Env | None) -> EpisodeRecord | None:
     """Execute episode n, evaluate π_n, then learn from the episode.
 
     ``twin`` is a second environment of the same kind: π_n is evaluated on it at the
@@ -142,7 +135,7 @@ def _run_episode(
     config, return_eval = session.config, None
     try:
         if session.unlearned is None:
-            thetas = collect(session, env, config.seed, watch, place=session.place)
+            thetas = collect(session, env, config.seed, place=session.place)
             theta, now = thetas if config.drift_every else thetas[-1], {}
             if isinstance(machine := env.unwrapped, ContinuingEnv):
                 now = {"machine": machine.machine, "events": machine.events}
@@ -173,7 +166,6 @@ def collect(
     learner: Learner,
     env: Env,
     seed: int,
-    watch: Watch = unwatched,
     *,
     place: dict[str, int] | None = None,
 ) -> list[float]:
@@ -188,14 +180,12 @@ def collect(
         options=place or {"episode": number},
     )
     thetas, over = [], False
-    with watch(env, number) as on_reward:
-        while not over:
-            obs, reward, terminated, truncated, info = env.step(learner.act(obs))
-            applied = info.get("applied")  # a robot's and a custom environment's
-            learner.observe(obs, float(reward), terminated, truncated, action=applied)
-            thetas.append(_theta(env))
-            on_reward(float(reward))
-            over = terminated or truncated
+    while not over:
+        obs, reward, terminated, truncated, info = env.step(learner.act(obs))
+        applied = info.get("applied")  # a robot's and a custom environment's
+        learner.observe(obs, float(reward), terminated, truncated, action=applied)
+        thetas.append(_theta(env))
+        over = terminated or truncated
     return thetas
 
 
