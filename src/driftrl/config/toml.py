@@ -85,12 +85,20 @@ def _open_table(field: _Open, value: Any) -> dict[str, Any]:
     if hasattr(value, "__qualname__"):  # a function
         return {"kind": path_of(value)}
     path = path_of(cls)
-    require(
-        is_dataclass(value) or not getattr(value, "__dict__", {}),
-        f"{path} can't be saved with a run: make it a dataclass, whose fields are its "
-        "settings.",
-    )
-    settings = to_dict(value) if is_dataclass(value) else {}
+    if is_dataclass(value):
+        settings = to_dict(value)
+    else:
+        public = {k: v for k, v in vars(value).items() if not k.startswith("_")}
+        settings = {name: _plain(Any, item) for name, item in public.items()}
+        try:
+            inspect.signature(cls).bind(**settings)
+        except TypeError as error:
+            raise InputError(
+                f"{path} can't be saved with a run: it would be made again as "
+                f"{cls.__name__}({', '.join(f'{name}=…' for name in settings)}), and "
+                f"{error}. Make it a dataclass, or name the arguments of __init__ like "
+                "its attributes; other attributes start with an underscore."
+            ) from None
     settings.pop("kind", None)
     return {"kind": path, **{k: _storable(path, k, v) for k, v in settings.items()}}
 
@@ -106,7 +114,8 @@ def _storable(path: str, name: str, value: Any) -> Any:
     require(
         value is None or isinstance(value, bool | int | float | str),
         f"{path} can't be saved with a run: its setting {name} is {shown(value)}. Use "
-        "numbers, texts, and lists or dicts of them.",
+        "numbers, texts, and lists or dicts of them; attributes that are not settings "
+        "start with an underscore.",
     )
     return value
 
