@@ -23,7 +23,7 @@ from driftrl.agents.base import (
     ModelMetrics,
     prediction_metrics,
 )
-from driftrl.agents.optimism import Bonus, bonus_named, theory_weight
+from driftrl.agents.optimism import Bonus, bonus_named, check_bonus, theory_weight
 from driftrl.agents.rollouts import NextObs, Reward, known_part, limit_price
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
 from driftrl.config.limits import LimitsConfig
@@ -108,6 +108,10 @@ class GPAgent(Agent):
         self._model = config.model
         self._planner = config.planner
         self._optimism = config.optimism
+        with jax.enable_x64(True):
+            states = jax.ShapeDtypeStruct((sizes[0],), jnp.float64)
+            example = Prediction(*([states] * 4))  # pyright: ignore[reportArgumentType]
+            check_bonus(config.optimism.bonus, example)
         self._decide = _compiled_decision(
             reward, config.planner, config.optimism.bonus, known, limits
         )

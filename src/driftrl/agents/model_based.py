@@ -33,6 +33,7 @@ from driftrl.agents.model_gradient import World, start_rows, world_step
 from driftrl.agents.optimism import (
     WeightState,
     bonus_named,
+    check_bonus,
     initial_weight,
     tune,
 )
@@ -440,7 +441,7 @@ class ModelBasedAgent(SACAgent):
             first = (jnp.zeros(size) for size in sizes)
             known = np.asarray(known_part(functions.next_obs, *first))
         self._unknown = np.flatnonzero(~known)
-        bonus_named(config.imagination.bonus)  # an unknown one is refused now
+        check_bonus(config.imagination.bonus, _example(sizes, config))
 
     def initial_state(self, *, key: Key[Array, ""]) -> ModelBasedState:
         """Return the state before the first episode."""
@@ -644,6 +645,16 @@ def _step_of_members(
 
     members = jnp.repeat(jnp.arange(count), len(obs) // count)
     return jax.vmap(step)(members, obs, actions)
+
+
+def _example(sizes: tuple[int, int], config: EnsembleAgentConfig) -> EnsemblePrediction:
+    """Return the shapes of a prediction."""
+    states, members = sizes[0], config.model.members
+    outputs = (states + 1,)
+    shapes = ((states,), (), outputs, outputs, outputs, (members, states), (members,))
+    return EnsemblePrediction(
+        *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)  # pyright: ignore[reportArgumentType]
+    )
 
 
 def model_metrics(

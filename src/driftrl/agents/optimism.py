@@ -10,9 +10,10 @@ moving average π̄ does, and λ is the price of falling short::
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
@@ -32,16 +33,31 @@ from driftrl.theory.confidence import (
 LOG_WEIGHT_RANGE = (math.log(1e-8), math.log(1e8))
 
 
+@runtime_checkable
+class Uncertainty(Protocol):
+    """What a bonus may read of a prediction, one entry for every output j."""
+
+    @property
+    def epistemic_std(self) -> Float[Array, " O"]:
+        """σ_j: the uncertainty that more data would remove."""
+        ...
+
+    @property
+    def aleatoric_std(self) -> Float[Array, " O"]:
+        """σ_al,j: the noise."""
+        ...
+
+    @property
+    def scale(self) -> Float[Array, " O"]:
+        """Spread of the output in the retained data."""
+        ...
+
+
 Bonus = Callable[[Any], Any]
-"""Prediction ↦ scalar.
-
-Of a prediction it may read, with an entry for every output j: ``epistemic_std`` σ_j,
-the uncertainty that more data would remove, ``aleatoric_std`` σ_al,j, the noise, and
-``scale``, the spread of the output in the retained data.
-"""
+"""Prediction ↦ scalar."""
 
 
-def norm(prediction: Any) -> Float[Array, ""]:
+def norm(prediction: Uncertainty) -> Float[Array, ""]:
     """Return ‖σ(x, u)‖₂, σ in units of the spread of every output.
 
     The paper's Σ (eq:sigma_trajectory) sums this along a trajectory.  Without units, λ
@@ -51,7 +67,7 @@ def norm(prediction: Any) -> Float[Array, ""]:
     return safe_sqrt(jnp.sum(relative**2))
 
 
-def information_gain(prediction: Any) -> Float[Array, ""]:
+def information_gain(prediction: Uncertainty) -> Float[Array, ""]:
     """Return mean_j log(1 + σ_j²/σ_al,j²), the information in a transition.
 
     For Gaussian beliefs this is twice the mutual information, averaged over outputs.
@@ -71,23 +87,27 @@ def bonus_named(name: str) -> Bonus:
         raise unknown_name("bonus", name, BONUSES)
     function = load_object(name)
     require(callable(function), f"The bonus {name!r} is not a function.")
+    return lambda prediction: jnp.asarray(
+        function(prediction), prediction.epistemic_std.dtype
+    )
 
-    def bonus(prediction: Any) -> Float[Array, ""]:
-        try:
-            value = jnp.asarray(function(prediction), prediction.epistemic_std.dtype)
-        except Exception as error:
-            raise InputError(
-                f"The bonus {name!r} failed with {type(error).__name__}: {error}. A "
-                "bonus takes a prediction with the arrays epistemic_std, aleatoric_std "
-                "and scale, and must be traceable by JAX."
-            ) from error
-        require(
-            value.shape == (),
-            f"The bonus {name!r} must return a scalar, not shape {value.shape}.",
-        )
-        return value
 
-    return bonus
+def check_bonus(name: str, prediction: PyTree) -> None:
+    """Refuse a bonus that does not map a prediction of these shapes to a scalar."""
+    try:
+        value = jax.eval_shape(bonus_named(name), prediction)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The bonus {name!r} failed with {type(error).__name__}: {error}. A bonus "
+            "takes a prediction with the arrays epistemic_std, aleatoric_std and "
+            "scale, and must be traceable by JAX."
+        ) from error
+    require(
+        value.shape == (),
+        f"The bonus {name!r} must return a scalar, but returns shape {value.shape}.",
+    )
 
 
 class WeightState(eqx.Module):
