@@ -120,6 +120,5 @@ def test_a_users_bonus_decides_what_is_planned(bonus: str, sign: int) -> None:
 
 
 def test_a_bonus_that_is_no_scalar_is_refused() -> None:
-    agent = GPAgent((1, 1), free, config(f"{__name__}:vector"))
     with pytest.raises(InputError, match="vector"):
-        agent.warm_up(1, 1)
+        GPAgent((1, 1), free, config(f"{__name__}:vector"))
