@@ -83,7 +83,7 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sbx CrossQ, critics of 256": ("CrossQ", {"policy_kwargs": NARROW}),
     "sbx CrossQ, defaults": ("CrossQ", {}),
 }
-TRIED = {"driftrl": 69, "SAC": 1, "CrossQ": 2}
+TRIED = {"driftrl": 71, "SAC": 1, "CrossQ": 2}
 """Settings looked at for each: the cheetah's rows in docs/learner_tuning.md; peers were
 not tuned, these are the settings that are run here."""
 Evaluations = Iterator[tuple[float, float]]
@@ -97,6 +97,7 @@ class Case(NamedTuple):
     drift: str
     seed: int
     episodes: int
+    updates: int = 1
 
 
 class Enough(Exception):
@@ -110,7 +111,8 @@ def config_of(method: str, case: Case) -> RunConfig:
     # Episodes that end early are more.
     episodes = case.episodes * (30 if TASKS[case.task] else 1)
     changes = {"drift": DRIFTS[case.drift], "seed": case.seed, "episodes": episodes}
-    return driftrl.configure(case.task, method, settings | changes)
+    updates = {"agent": {"learning": {"policy_updates": case.updates}}}
+    return driftrl.configure(case.task, method, merged(settings, updates) | changes)
 
 
 def ours(method: str, case: Case, folder: Path) -> Evaluations:
@@ -161,7 +163,8 @@ def results(name: str, case: Case, out: Path) -> list[Any]:
     """Return (evaluation, seconds) of every episode, from ``out`` if it was run."""
     who = name.replace(" ", "_").replace(",", "")
     of_task = "" if case.task == "halfcheetah" else f"{case.task}-"
-    file = out / f"{of_task}{case.drift}-{who}-{case.seed}.json"
+    with_updates = "" if case.updates == 1 else f"{case.updates}-updates-"
+    file = out / f"{of_task}{case.drift}-{with_updates}{who}-{case.seed}.json"
     if file.exists():
         return json.loads(file.read_text())["episodes"]
     run = peer if name in PEERS else ours
@@ -195,6 +198,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--task", default="halfcheetah", choices=TASKS)
     parser.add_argument("--episodes", type=int, default=70)
+    parser.add_argument("--updates", type=int, default=1, help="of driftrl, a decision")
     parser.add_argument("--drifts", nargs="+", default=list(DRIFTS), choices=DRIFTS)
     parser.add_argument("--only", nargs="+", help="names of methods and peers")
     parser.add_argument("--out", type=Path, default=Path("runs/peers"))
@@ -204,6 +208,7 @@ def main() -> None:
     if find_spec("sbx") is None:
         print("sbx-rl is not installed: its agents are skipped.")
         names = [name for name in names if name not in PEERS]
+    taken = (asked.episodes, asked.updates)
     for drift in asked.drifts:
         table = Table(title=f"{asked.task}, {drift}", box=SIMPLE_HEAD)
         onset = f"from episode {ONSET + 1}"
@@ -212,7 +217,7 @@ def main() -> None:
             table.add_column(column, justify="left" if not column else "right")
         found = {
             name: [
-                results(name, Case(asked.task, drift, seed, asked.episodes), asked.out)
+                results(name, Case(asked.task, drift, seed, *taken), asked.out)
                 for seed in asked.seeds
             ]
             for name in names
