@@ -223,3 +223,38 @@ def test_gentle_start_compares_with_the_pd(
     text = gentle.summary("motor", 0, 30, ["guided"], tmp_path)
     assert f"{-2.0 / worst:5.2f} of the PD's, last ten    -2.00" in text
     assert "per 1,000 steps  20.0,  20.0 after the random ones, free 1" in text
+
+
+def test_the_best_rate_of_the_process_is_reached_by_the_pump_that_holds_its_level() -> (
+    None
+):
+    process = script("continuing").Process()
+    for valve in (0.4, 1.0):
+        process.set_parameters({"valve": valve})
+        process.reset()
+        volts = np.array([6.0 * valve * np.sqrt(0.5)])
+        rewards = [process.step(volts)[1] for _ in range(2000)]
+        best = script("continuing").best_rate(valve)
+        np.testing.assert_allclose(rewards[-1], best, atol=1e-6)
+        rates = []  # of other constant voltages, when they have settled
+        for other in np.linspace(0.5, 9.5, 19):
+            rates.append([process.step([other])[1] for _ in range(2000)][-1])
+        assert max(rates) <= best
+
+
+def test_continuing_methods_are_compared_from_doing_nothing_to_the_best() -> None:
+    rows = [
+        ("abrupt", method, seed, episode, 10, gained, 8.0, 100.0 - 10 * gained)
+        for seed in (0, 1)
+        for episode in range(1, 21)
+        for method, gained in (("sombrl", 2.0 + 2 * seed), ("adaptive", 5.0))
+    ]
+    names = "problem method seed episode steps return_executed optimal_return"
+    columns = [*names.split(), "cumulative_regret"]
+    frame = polars.DataFrame(rows, schema=columns, orient="row")
+    found = script("continuing").table(frame, -0.2)  # of one of 10 steps
+    adaptive, sombrl = found.sort("method").to_dicts()
+    assert adaptive["share"] == pytest.approx((5 + 2) / (8 + 2))
+    assert sombrl["share"] == pytest.approx(np.mean([4 / 10, 6 / 10]))
+    assert sombrl["least share"] == pytest.approx(4 / 10)
+    assert sombrl["adaptive has less by"] == pytest.approx(np.mean([30.0, 10.0]))
