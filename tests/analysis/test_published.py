@@ -79,5 +79,5 @@ def test_tables_of_published_records(name: str, tmp_path: Path) -> None:
 def test_every_archive_of_runs_is_compared() -> None:
     archives = {path.name.removesuffix(".tar.gz") for path in RECORDS.glob("*.tar.gz")}
     others = {"calibration_under_drift", "sparse_reward", "tuned_weight", "peers"}
-    others |= {"learner_tuning", "learner_ingredients"}
+    others |= {"learner_tuning", "learner_ingredients", "adaptive_forgetting"}
     assert archives - {*EXPECTED} == others
