@@ -190,7 +190,8 @@ def returns_after_onset(frame: polars.DataFrame) -> polars.DataFrame:
 
 def draw(tables: dict[str, polars.DataFrame], path: Path) -> None:
     """Draw every fixed choice and the methods without one, drift by drift."""
-    figure = Figure(figsize=(max(9.0, 1.6 * len(tables) + 2.5), 4), layout="constrained")
+    width = max(9.0, 1.6 * len(tables) + 2.5)
+    figure = Figure(figsize=(width, 4), layout="constrained")
     axes = figure.subplots()
     shown = ("sombrl", *FREE)
     for place, name in enumerate(shown):
