@@ -95,7 +95,7 @@ def settings_of(task: str) -> dict[str, Any]:
 def study_of(task: str, drift: str, seeds: list[int]) -> dict[str, Any]:
     """Return the study of one drift, as the content of its file."""
     schedule, changes = drifts_of(task)[drift]
-    grid = {"pendulum": (3, 5, 10, 15), CHEETAH: (20,)}.get(task, (5, 10, 20, 40))
+    grid = {"pendulum": (3, 5, 10, 15), CHEETAH: (20,)}.get(task, (10, 20, 40))
     free = ["adaptive"] if task == CHEETAH else list(FREE[:3])
     variants: list[dict[str, Any]] = [{"methods": ["sombrl", *free]}]
     told = {"forgetting": {"changes": changes}}

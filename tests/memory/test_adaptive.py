@@ -1,6 +1,7 @@
 """Rules that find changes: by hand, in simulation over seeds, and on bad input."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,10 @@ from driftrl.training.loop import run
 from driftrl.types import Episode, EpisodeRecord
 from factories import TINY, driven, record
 
+adaptive = partial(Adaptive, least_retained=1)
+event = partial(Event, least_retained=1)
+hindsight = partial(Hindsight, least_retained=1)
+
 
 def firsts(decisions: list[Decision]) -> list[int]:
     return [decision.first for decision in decisions]
@@ -52,11 +57,11 @@ def alarms(decisions: list[Decision]) -> list[int]:
 
 def test_nothing_is_forgotten_while_nothing_changes() -> None:
     for seed in range(4):
-        decisions = replay(Adaptive(), driven([0.5] * 14, seed=seed))
+        decisions = replay(adaptive(), driven([0.5] * 14, seed=seed))
         assert firsts(decisions) == [1] * 14
 
 
-@pytest.mark.parametrize("rule", [Adaptive(), Event()])
+@pytest.mark.parametrize("rule", [adaptive(), event()])
 def test_an_abrupt_change_is_located_and_the_span_grows_again(
     rule: ForgettingRule,
 ) -> None:
@@ -69,16 +74,16 @@ def test_an_abrupt_change_is_located_and_the_span_grows_again(
 
 def test_two_changes_are_both_located() -> None:
     gains = [0.9] * 6 + [0.4] * 6 + [1.2] * 6
-    decisions = replay(Adaptive(soft_resets=True), driven(gains))
+    decisions = replay(adaptive(soft_resets=True), driven(gains))
     assert decisions[-1].first == 13
     over = [n for n, one in enumerate(decisions, start=2) if one.turned_over]
     assert over == alarms(decisions) == [8, 14]
-    assert not any(one.turned_over for one in replay(Adaptive(), driven(gains)))
+    assert not any(one.turned_over for one in replay(adaptive(), driven(gains)))
 
 
 def test_a_steady_drift_shortens_and_its_end_lengthens() -> None:
     drift = list(np.linspace(1.0, 0.2, 20))
-    decisions = replay(Adaptive(), driven(drift + [0.2] * 14))
+    decisions = replay(adaptive(), driven(drift + [0.2] * 14))
     spans = [n - one.first for n, one in enumerate(decisions, start=2)]
     assert max(spans[12:20]) <= 10  # of up to 20
     assert spans[-1] >= 13
@@ -128,7 +133,7 @@ def test_cost_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("driftrl.memory.adaptive.Stretch", Counting)
     history = [EpisodeSummary(4)] * 200
     episodes = driven([0.5] * 200, steps=4)
-    decision = decide(Adaptive(), 201, Evidence.of(history, episodes))
+    decision = decide(adaptive(), 201, Evidence.of(history, episodes))
     assert read == [64] and decision.first == 1
 
 
@@ -141,7 +146,7 @@ def test_old_data_are_looked_at_too() -> None:
     # Too slow to show within 64 episodes: a gain that falls to a quarter in 300.
     gains = np.linspace(1.0, 0.25, 300)
     history = [EpisodeSummary(15, last_change=1)] * 300
-    decision = decide(Adaptive(), 301, Evidence.of(history, driven(list(gains))))
+    decision = decide(adaptive(), 301, Evidence.of(history, driven(list(gains))))
     assert decision.first > 100
 
 
@@ -153,7 +158,7 @@ def test_rows_hold_all_that_a_decision_depends_on(
 ) -> None:
     """A resumed run knows its past from rows as they are read from a file."""
     episodes = driven(gains)
-    decisions = replay(Adaptive(), episodes)
+    decisions = replay(adaptive(), episodes)
     rows = [
         record(n, steps=15, **(decisions[n - 2].columns if n > 1 else {}))
         for n in range(1, len(gains) + 1)
@@ -165,34 +170,53 @@ def test_rows_hold_all_that_a_decision_depends_on(
     history = [EpisodeSummary.of(row) for row in read]
     for n, expected in enumerate(decisions, start=2):
         known = Evidence.of(history[: n - 1], episodes[: n - 1])
-        assert decide(Adaptive(), n, known) == expected
+        assert decide(adaptive(), n, known) == expected
     last = decisions[-1]
     assert last.columns["last_change"] > 1 or last.first > 1
 
 
 def test_hindsight_is_told() -> None:
-    rule = Hindsight((11, 21))
-    told = [rule.first_retained(n, Evidence()) for n in (1, 11, 12, 21, 22, 30)]
+    rule = hindsight((11, 21))
+    known = Evidence(lengths=(10,) * 50)
+    told = [rule.first_retained(n, known) for n in (1, 11, 12, 21, 22, 30)]
     assert told == [1, 1, 11, 11, 21, 21]
-    over = [n for n in range(1, 30) if decide(rule, n, Evidence()).turned_over]
+    over = [n for n in range(1, 30) if decide(rule, n, known).turned_over]
     assert over == []
     soft = replace(rule, soft_resets=True)
-    assert [n for n in range(1, 30) if decide(soft, n, Evidence()).turned_over] == [
-        12,
-        22,
-    ]
-    assert Hindsight().first_retained(50, Evidence()) == 1
+    over = [n for n in range(1, 30) if decide(soft, n, known).turned_over]
+    assert over == [12, 22]
+    assert hindsight().first_retained(50, known) == 1
+
+
+def test_something_is_retained_in_any_case() -> None:
+    # Episodes of 10, 10, 5, 5 and 20 transitions.
+    known = Evidence(lengths=(10, 10, 5, 5, 20))
+    kept = {1: 5, 20: 5, 21: 4, 25: 4, 26: 3, 31: 2, 41: 1, 99: 1}
+    for least, first in kept.items():
+        rule = Hindsight((5,), least_retained=least)
+        assert rule.first_retained(6, known) == first
+    gains = [0.9] * 8 + [0.4] * 8
+    episodes = driven(gains)
+    size = len(episodes[0])
+    for rule in (Adaptive(), Event()):
+        alone = replay(replace(rule, least_retained=1), episodes)
+        floor = replay(replace(rule, least_retained=3 * size), episodes)
+        for n, (free, kept) in enumerate(zip(alone, floor, strict=True), start=2):
+            assert kept.first == min(free.first, max(1, n - 3))
+            assert kept.columns == free.columns
+    assert configure("pendulum", "adaptive").forgetting == Adaptive(least_retained=1)
+    assert configure("pendulum-decay", "event").forgetting == Event()
 
 
 def test_a_reset_by_hand_holds_for_a_rule_that_adapts() -> None:
-    decisions = replay(Since(5, Adaptive()), driven([0.5] * 9))
+    decisions = replay(Since(5, adaptive()), driven([0.5] * 9))
     assert firsts(decisions) == [1] * 4 + [5] * 5
     over = [n for n, one in enumerate(decisions, start=2) if one.turned_over]
     assert over == [6]
     assert decisions[-1].columns["last_change"] == 1
 
 
-@pytest.mark.parametrize("rule", [Adaptive(), Event()])
+@pytest.mark.parametrize("rule", [adaptive(), event()])
 def test_bad_input_keeps_everything(rule: ForgettingRule) -> None:
     assert decide(rule, 1, Evidence()) == Decision(1, False, {"last_change": 1})
     assert firsts(replay(rule, driven([0.5]))) == [1]
@@ -216,14 +240,17 @@ def test_bad_input_keeps_everything(rule: ForgettingRule) -> None:
 
 def test_settings_are_checked() -> None:
     with pytest.raises(InputError, match="false_alarms"):
-        Adaptive(false_alarms=0.0)
+        adaptive(false_alarms=0.0)
     for wrong in (-0.1, float("nan")):
         with pytest.raises(InputError, match="least_gain"):
-            Adaptive(least_gain=wrong)
+            adaptive(least_gain=wrong)
     with pytest.raises(InputError, match="tolerance"):
-        Event(tolerance=1.0)
+        event(tolerance=1.0)
     with pytest.raises(InputError, match="changes"):
-        Hindsight((0,))
+        hindsight((0,))
+    for rule in (Adaptive, Event, Hindsight):
+        with pytest.raises(InputError, match="least_retained"):
+            rule(least_retained=0)
 
 
 def test_a_run_records_why_and_resumes_exactly(tmp_path: Path) -> None:

@@ -334,7 +334,8 @@ class Hindsight:
     """Forget at given changes: the bar for rules that must find them.
 
     A change can be known only once an episode has shown it, and that episode is kept:
-    m(n) is the last k < n of ``changes``, and 1 before the first.
+    m(n) is the last k < n of ``changes``, and 1 before the first, or smaller where
+    less than ``least_retained`` would be left.
     """
 
     kind: ClassVar[str] = "hindsight"
@@ -343,14 +344,18 @@ class Hindsight:
     """First episode after each change."""
     soft_resets: bool = False
     """Whether the agent's soft resets follow the changes, or never come."""
+    least_retained: int = 500
+    """Transitions that are retained in any case; 1 for a Gaussian process."""
 
     def __post_init__(self) -> None:
         for change in self.changes:
             at_least("forgetting.changes", change, 1)
+        at_least("forgetting.least_retained", self.least_retained, 1)
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
-        return max((change for change in self.changes if change < n), default=1)
+        last = max((change for change in self.changes if change < n), default=1)
+        return min(last, _first_of_newest(self.least_retained, n, evidence))
 
     def turns_over(self, n: int, evidence: Evidence) -> bool:
         """Return whether a change is known since the last episode."""
@@ -370,8 +375,12 @@ class _Testing:
     """Changes that do not matter, in standard deviations of a step of the state."""
     soft_resets: bool = False
     """Whether the agent's soft resets follow located changes, or never come."""
+    least_retained: int = 500
+    """Transitions that are retained in any case: a network that is left with an episode
+    or two forgets the rest of its task.  1 for a Gaussian process."""
 
     def __post_init__(self) -> None:
+        at_least("forgetting.least_retained", self.least_retained, 1)
         for name in ("false_alarms", "tolerance"):
             value = getattr(self, name)
             require(
@@ -388,7 +397,8 @@ class _Testing:
         from driftrl.memory.adaptive import Stretch, looked_at
 
         since = (evidence.last_change[-1] if n > 1 else None) or 1
-        nothing = Decision(since, columns={"last_change": since})
+        least = _first_of_newest(self.least_retained, n, evidence)
+        nothing = Decision(min(since, least), columns={"last_change": since})
         if n < 3:
             return nothing
         numbers = looked_at(since, n)
@@ -396,7 +406,8 @@ class _Testing:
         stretch = Stretch(episodes, self.tolerance)
         if sum(stretch.rows) == 0:
             return nothing
-        return self._judge(n, numbers, stretch, evidence)
+        decision = self._judge(n, numbers, stretch, evidence)
+        return replace(decision, first=min(decision.first, least))
 
     def _judge(
         self, n: int, numbers: list[int], stretch: "Stretch", evidence: Evidence
@@ -582,6 +593,16 @@ def _newest_fitting(lengths: Sequence[int], capacity: int) -> int:
             break
         count += 1
     return count
+
+
+def _first_of_newest(least: int, n: int, evidence: Evidence) -> int:
+    """Return the first of the newest episodes that have ``least`` transitions."""
+    first, held = n, 0
+    for first in range(n - 1, 0, -1):
+        held += evidence.lengths[first - 1]
+        if held >= least:
+            break
+    return first
 
 
 def _lengths_before(n: int, evidence: Evidence) -> tuple[int, ...]:

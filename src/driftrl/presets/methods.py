@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
+from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import AgentConfig
 from driftrl.config.task import Task
 from driftrl.errors import InputError, unknown_name
@@ -32,6 +33,11 @@ class Method:
     summary: str
     forgetting: Callable[[Task], ForgettingRule] = lambda task: KeepAll()
     agent: Callable[[AgentConfig], AgentConfig] = lambda agent: agent
+
+
+def _least(task: Task) -> int:
+    """Return the transitions that rules which look for changes retain in any case."""
+    return 1 if isinstance(task.agent, GPAgentConfig) else Adaptive.least_retained
 
 
 def _greedy(agent: AgentConfig) -> AgentConfig:
@@ -94,19 +100,19 @@ METHODS: dict[str, Method] = {
             "adaptive",
             "adaptive",
             "Optimistic, forgets what the data contradict: needs neither H nor w.",
-            lambda task: Adaptive(),
+            lambda task: Adaptive(least_retained=_least(task)),
         ),
         Method(
             "event",
             "event-triggered",
             "Optimistic, forgets when an episode surprises the model.",
-            lambda task: Event(),
+            lambda task: Event(least_retained=_least(task)),
         ),
         Method(
             "hindsight",
             "hindsight",
             "Optimistic, told the changes: --forgetting.changes 11 21.",
-            lambda task: Hindsight(),
+            lambda task: Hindsight(least_retained=_least(task)),
         ),
         Method(
             "custom",
