@@ -76,7 +76,39 @@ DRIFTS = {
     },
     "stationary": {"kind": "constant", "value": 1.0},
 }
-OURS = ("sw-ombrl", "r-ombrl", "sombrl")
+# The laptop preset of version 0.1.0: SAC on imagined transitions.
+_BEFORE: dict[str, Any] = {
+    "policy_gradient": "critic",
+    "imagination": {"horizon": 1, "dynamics": "mean"},
+    "optimism": {"rule": "tuned", "weight": 1.0},
+    "learning": {"policy_updates": 3, "learning_starts": 500, "model_first": 0},
+    "soft_reset": {"model": 0.2, "policy": 0.2},
+    "model": {
+        "loss": "mse",
+        "separate_batches": False,
+        "learning_rate": 1e-3,
+        "gradient_clip": 0.5,
+        "weight_decay": 0.0,
+        "steps": 1,
+        "averaging": 1.0,
+    },
+    "sac": {
+        "hidden": [128, 128],
+        "activation": "relu",
+        "critic": "residual",
+        "learning_rate": 1e-3,
+        "gradient_clip": 0.5,
+        "discount": 0.99,
+        "tau": 0.005,
+        "temperature_rate": 1.0,
+    },
+}
+OURS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sw-ombrl": ("sw-ombrl", {}),
+    "r-ombrl": ("r-ombrl", {}),
+    "sombrl": ("sombrl", {}),
+    "sw-ombrl as in 0.1.0": ("sw-ombrl", {"agent": _BEFORE}),
+}
 NARROW = {"net_arch": {"pi": [128, 128], "qf": [256, 256]}}
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sbx SAC, defaults": ("SAC", {}),
@@ -104,21 +136,23 @@ class Enough(Exception):
     """All decisions have been taken."""
 
 
-def config_of(method: str, case: Case) -> RunConfig:
+def config_of(name: str, case: Case) -> RunConfig:
     """Return the run of a method with the settings of the study's laptop preset."""
+    method, own = OURS[name]
     study = read_study(find_study("mujoco_decay_rates"), "laptop")
     settings = merged(study.presets["laptop"], TASKS[case.task])
     # Episodes that end early are more.
     episodes = case.episodes * (30 if TASKS[case.task] else 1)
     changes = {"drift": DRIFTS[case.drift], "seed": case.seed, "episodes": episodes}
     updates = {"agent": {"learning": {"policy_updates": case.updates}}}
-    return driftrl.configure(case.task, method, merged(settings, updates) | changes)
+    settings = merged(merged(settings, updates), own)
+    return driftrl.configure(case.task, method, settings | changes)
 
 
-def ours(method: str, case: Case, folder: Path) -> Evaluations:
+def ours(name: str, case: Case, folder: Path) -> Evaluations:
     """Run a method of driftrl, in a folder that holds the run in the end."""
     rows: list[tuple[float, float]] = []
-    config, taken = config_of(method, case), 0
+    config, taken = config_of(name, case), 0
     shutil.rmtree(folder, ignore_errors=True)  # seconds are of whole runs
     started = time.process_time()
 
