@@ -161,6 +161,25 @@ def relative_regret(frame: polars.DataFrame, episodes: int) -> polars.DataFrame 
     return polars.DataFrame(rows).sort("regret")
 
 
+def summary(tables: dict[str, polars.DataFrame]) -> list[str]:
+    """Return a Markdown table: drifts, the best fixed choice, and what others lose.
+
+    Numbers are regrets over that of the best fixed choice, with 95 % intervals.
+    """
+    names = ["adaptive", "hindsight", "event", "doubling", "sombrl"]
+    lines = ["| | best fixed choice | " + " | ".join(names) + " |"]
+    lines.append("|---" * (len(names) + 2) + "|")
+    for drift, table in tables.items():
+        best = table.row(by_predicate=polars.col("best"), named=True)
+        cells = [drift, f"{best['method']}: {best['regret']:,.0f}"]
+        for name in names:
+            row = table.filter(polars.col("method").str.starts_with(name))
+            value, low, high = row.select("relative", "low", "high").row(0)
+            cells.append(f"{value:.2f} ({low:.2f} to {high:.2f})")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
 def returns_after_onset(frame: polars.DataFrame) -> polars.DataFrame:
     """Return each method's mean evaluation, and how far adaptive is ahead of it.
 
@@ -263,6 +282,7 @@ def main() -> None:
         print(f"{asked.task}, {drift}")
         print(table)
     if tables:
+        print(*summary(tables), sep="\n")
         draw(tables, asked.out / f"{asked.task}.png")
         print(f"Drawn: {asked.out / asked.task}.png")
 

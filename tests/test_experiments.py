@@ -139,6 +139,7 @@ def test_regret_relative_to_the_best_fixed_choice(tmp_path: Path) -> None:
             "sombrl": (30.0, 40.0),
             "sw-ombrl w=2": (12.0, 8.0),
             "adaptive": (6.0, 10.0),
+            **dict.fromkeys(("event", "doubling", "hindsight told"), (12.0, 8.0)),
         }.items()
         for seed, value in enumerate(values)
     ]
@@ -151,6 +152,9 @@ def test_regret_relative_to_the_best_fixed_choice(tmp_path: Path) -> None:
     # t with one degree of freedom is 12.706, and the standard error 0.375.
     assert found["adaptive"]["high"] == pytest.approx(0.875 + 12.706 * 0.375, rel=1e-4)
     assert found["sombrl"]["relative"] == pytest.approx((2.5 + 5.0) / 2)
+    cells = script_of.summary({"none": table})[2].split(" | ")
+    assert cells[:3] == ["| none", "sw-ombrl w=2: 10", "0.88 (-3.89 to 5.64)"]
+    assert cells[3] == "1.00 (1.00 to 1.00)" and cells[6].startswith("3.75")
     script_of.draw({"none": table}, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
