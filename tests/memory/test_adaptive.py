@@ -72,6 +72,16 @@ def test_an_abrupt_change_is_located_and_the_span_grows_again(
         assert alarms(decisions) == [10]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_model_can_learn_is_no_change(seed: int) -> None:
+    """One row of the newest episode is off by 100 standard deviations of the noise."""
+    episodes = driven([0.5] * 10, seed=seed)
+    after = episodes[-1].next_obs.copy()
+    after[3] += 1.0
+    episodes[-1] = replace(episodes[-1], next_obs=after)
+    assert firsts(replay(adaptive(), episodes)) == [1] * 10
+
+
 def test_two_changes_are_both_located() -> None:
     gains = [0.9] * 6 + [0.4] * 6 + [1.2] * 6
     decisions = replay(adaptive(soft_resets=True), driven(gains))
@@ -254,12 +264,13 @@ def test_settings_are_checked() -> None:
 
 
 def test_a_run_records_why_and_resumes_exactly(tmp_path: Path) -> None:
-    settings = {**TINY, "episodes": 6, "forgetting": {"kind": "adaptive"}}
+    changes = {"episodes": 6, "forgetting": {"kind": "adaptive"}}
+    settings = {**TINY, **changes, "drift": {"start": 2, "theta_min": 0.2}}
     config = configure("pendulum", changes=settings)
     assert config.method == "adaptive"
     run(config, tmp_path / "whole")
     rows = read_records(tmp_path / "whole" / "episodes.jsonl")
-    assert [row.last_change for row in rows] == [None, 1, 1, 1, 1, 3]
+    assert [row.last_change for row in rows] == [None, 1, 1, 1, 3, 3]
     assert rows[2].change_candidate == 2 and rows[2].change_log_odds is not None
     assert [len(row.span_losses or ()) for row in rows] == [0, 0, 7, 7, 7, 7]
 

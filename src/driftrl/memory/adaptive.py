@@ -20,11 +20,13 @@ that is located, however long the run is.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
 from driftrl.memory.nystrom import (
+    Part,
     RunningSums,
     Spectrum,
     evidence,
@@ -46,6 +48,9 @@ _AGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 _DIFFERENCES = (0.1, 0.01)
 # Squared errors beyond this many variances count no more: one outlier is no drift.
 _MOST_SQUARED = 25.0
+
+# Residuals count as Student's t with so many degrees of freedom, found in few steps.
+_FREEDOM, _STEPS = 4.0, 3
 
 # Fixed share over spans: η, the share that is given back to the prior after every
 # episode, and the prior weight of all data.
@@ -100,6 +105,26 @@ class Stretch:
         """Return the number of episodes."""
         return len(self._parts)
 
+    @cached_property
+    def _robust(self) -> RunningSums:
+        """Sums of rows that are weighed as if residuals were Student's t.
+
+        No model is right everywhere: where a speed is clipped, say, one row may be off
+        by many standard deviations of the others.  It must not look like a change, and
+        early episodes that went everywhere must not make the noise of all large.
+        """
+        sums = self._sums
+        for _ in range(_STEPS):
+            belief = posterior(sums.between(1, len(self) + 1), self._tolerance)
+            parts: list[Part] = []
+            for features, targets in self._parts:
+                errors = (targets - belief.predict(features)[0]) ** 2 / belief.noise
+                total = errors.sum(axis=1, keepdims=True)
+                root = np.sqrt((_FREEDOM + targets.shape[1]) / (_FREEDOM + total))
+                parts.append((root * features, root * targets))
+            sums = RunningSums(parts)
+        return sums
+
     def split(self, first: int, least_gain: float) -> Split | None:
         """Test for a change after position ``first``; None if there is no data.
 
@@ -110,13 +135,16 @@ class Stretch:
         """
         end = len(self) + 1
         numbers = self._parts[0][1].shape[1]
-        whole = spectrum(self._sums.between(first, end))
+        whole = spectrum(self._robust.between(first, end))
         gains, places = [], []
         for place in (end - age for age in _AGES if end - age > first):
             after = sum(self.rows[place - 1 :])
             if after == 0 or sum(self.rows[first - 1 : place - 1]) == 0:
                 continue
-            old, new = self._sums.between(first, place), self._sums.between(place, end)
+            old, new = (
+                self._robust.between(first, place),
+                self._robust.between(place, end),
+            )
             differ = with_differences(whole, new, self._linear, _DIFFERENCES)
             changes = [self._evidence(one) for one in differ]
             changes.append(self._evidence(spectrum(old), spectrum(new)))
@@ -172,7 +200,7 @@ class Stretch:
         return int((np.abs(targets - mean) > limit).any(axis=1).sum())
 
     def _predict_newest(self, first: int) -> tuple[np.ndarray, np.ndarray]:
-        belief = posterior(self._sums.between(first, len(self)), self._tolerance)
+        belief = posterior(self._robust.between(first, len(self)), self._tolerance)
         return belief.predict(self._parts[-1][0])
 
 
