@@ -13,7 +13,7 @@ not depend on the agent.  Three questions are asked of it:
 - *Is the newest episode a surprise?*  The test of event-triggered learning.
 
 Cost: at most ``MOST_EPISODES`` episodes of ``_ROWS`` transitions and ``_RANK``
-landmarks are used, and 30 decompositions are made, and up to 21 more for every change
+landmarks are used, and 33 decompositions are made, and up to 21 more for every change
 that is located, however long the run is.
 """
 
