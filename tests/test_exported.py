@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 import driftrl.exported
-from driftrl.exported import (
-    Policy,
-    PolicyError,
-    load_policy,
-    read_arrays,
-    to_bytes,
-)
+from driftrl.exported import Policy, PolicyError, load_policy, read_arrays, to_bytes
 
 SOURCE = Path(str(driftrl.exported.__file__))
 RNG = np.random.default_rng(0)
@@ -94,8 +88,7 @@ def test_commands_keep_to_the_bounds_however_large_the_observation(
 
 
 @pytest.mark.parametrize(
-    ("obs", "value"),
-    [([0.0, np.nan, 0.0], "Number 1"), ([0.0, 0.0], r"\(2,\)")],
+    ("obs", "value"), [([0.0, np.nan, 0.0], "Number 1"), ([0.0, 0.0], r"\(2,\)")]
 )
 def test_observations_that_it_refuses(obs: Any, value: str) -> None:
     for act in (BOUNDED, BOUNDED.command):

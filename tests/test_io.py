@@ -26,10 +26,7 @@ def test_content_is_written_and_replaced(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    step: str,
-    error: BaseException,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
 ) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")

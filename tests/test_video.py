@@ -185,10 +185,7 @@ class Room(gymnasium.Env):
     ("render", "sentence"),
     [
         ("", "^no_render:Room has no render\\(\\), so there is no video of it.$"),
-        (
-            "    def render(self): return None",
-            "returned NoneType",
-        ),
+        ("    def render(self): return None", "returned NoneType"),
         ("    def render(self): return np.zeros((4, 4))", "render_mode=.rgb_array"),
     ],
 )

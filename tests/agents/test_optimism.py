@@ -42,10 +42,7 @@ def prediction(
 
 @pytest.mark.parametrize(
     ("std", "scale", "expected"),
-    [
-        ([3.0, 8.0], [1.0, 2.0], 5.0),
-        ([0.6, 0.0, 0.08], [0.1, 7.0, 0.01], 10.0),
-    ],
+    [([3.0, 8.0], [1.0, 2.0], 5.0), ([0.6, 0.0, 0.08], [0.1, 7.0, 0.01], 10.0)],
 )
 def test_euclidean_norm_in_units_of_the_changes(
     std: list[float], scale: list[float], expected: float

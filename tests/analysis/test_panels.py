@@ -8,12 +8,7 @@ import polars as pl
 import pytest
 
 import driftrl
-from driftrl.analysis.panels import (
-    Panel,
-    panels_of,
-    theta_changes,
-    theta_courses,
-)
+from driftrl.analysis.panels import Panel, panels_of, theta_changes, theta_courses
 from driftrl.errors import InputError
 from factories import made_up_optimum, record, write_run
 

@@ -204,8 +204,7 @@ def test_returns_are_summarized_without_an_optimum(five_seeds: Study) -> None:
     # J* cancels in differences, of regret R_4 or of the mean return.
     assert summary.methods[1].difference and known.methods[1].difference
     np.testing.assert_allclose(
-        -4 * summary.methods[1].difference.values,
-        known.methods[1].difference.values,
+        -4 * summary.methods[1].difference.values, known.methods[1].difference.values
     )
 
 

@@ -186,9 +186,7 @@ def test_run_resume_and_refuse(
 
 
 def test_a_full_disk_is_a_sentence(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module: Any = importlib.import_module("driftrl.training.run_directory")
 

@@ -171,9 +171,7 @@ def test_theta_of_a_clock_of_decisions(
 
 
 def test_without_the_extra_a_policy_is_played_unfilmed(
-    run: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["play", str(run)]) == 0

@@ -118,8 +118,7 @@ def test_a_machine_of_ones_own(start: Start, tmp_path: Path) -> None:
     (tmp_path / "valve.py").write_text(OWN)
     address = free_address()
     robot = start(
-        *("valve:make", "--address", address, "--steps", "3", "--episodes", "1"),
-        *QUICK,
+        *("valve:make", "--address", address, "--steps", "3", "--episodes", "1"), *QUICK
     )
     env = RemoteEnv(address, **LONG)
     assert (env.robot.name, env.robot.steps) == ("valve:make", 3)

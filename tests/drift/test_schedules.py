@@ -164,11 +164,7 @@ BOUNDED = [k for k in KINDS if k not in ("constant", "piecewise")]
 
 
 @pytest.mark.parametrize("kind", BOUNDED)
-@given(
-    low=st.floats(0, 1e6),
-    width=st.floats(0, 1e6),
-    clock=st.integers(0, 10**3),
-)
+@given(low=st.floats(0, 1e6), width=st.floats(0, 1e6), clock=st.integers(0, 10**3))
 def test_bounds_are_never_left(kind: str, low: float, width: float, clock: int) -> None:
     bounds = {"theta_max": low + width, "theta_min": low}
     more = {"initial": low, "scale": 1e5} if kind == "random_walk" else {}

@@ -121,9 +121,7 @@ CUSTOM: dict[str, Any] = {
 }
 
 
-def test_a_study_finds_a_users_rule_in_the_current_directory(
-    tmp_path: Path,
-) -> None:
+def test_a_study_finds_a_users_rule_in_the_current_directory(tmp_path: Path) -> None:
     write_hostile_files(tmp_path)
     (tmp_path / "my_rules.py").write_text(RULE)
     (tmp_path / "study.toml").write_text(toml_text(CUSTOM))

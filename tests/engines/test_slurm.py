@@ -211,11 +211,7 @@ class Job:
     ],
 )
 def test_what_a_job_reports(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    program: str,
-    log: str,
-    status: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, log: str, status: int
 ) -> None:
     job = Job(tmp_path, monkeypatch, program)
     with pytest.raises(SystemExit) if status else contextlib.nullcontext():

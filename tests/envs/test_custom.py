@@ -11,10 +11,7 @@ from gymnasium.wrappers import TimeLimit
 from driftrl.config.run import EnvironmentConfig, RunConfig
 from driftrl.config.toml import from_dict, to_dict
 from driftrl.drift.schedules import Constant, Exponential, Linear, Unknown
-from driftrl.envs.custom import (
-    GymPlant,
-    custom_task,
-)
+from driftrl.envs.custom import GymPlant, custom_task
 from driftrl.envs.drifting import DriftingEnv, environment_of, freeze
 from driftrl.envs.tasks import configure, task_of_run
 from driftrl.errors import InputError
@@ -92,8 +89,7 @@ def plant(env: Press, **changes: Any) -> GymPlant:
 
 
 @pytest.mark.parametrize(
-    ("action", "command"),
-    [([-1, 1], [0, 2]), ([0, 0.5], [5, 1]), ([9, -9], [10, -2])],
+    ("action", "command"), [([-1, 1], [0, 2]), ([0, 0.5], [5, 1]), ([9, -9], [10, -2])]
 )
 def test_actions_are_scaled(action: list[float], command: list[float]) -> None:
     env = Press()
@@ -174,11 +170,7 @@ def test_values_that_the_environment_refuses_show_before_the_first_episode() -> 
 
 def test_a_custom_task_has_its_own_parameter_and_schedule() -> None:
     schedule = Exponential(2.0, 1.0, 0.5, start=2)
-    task = custom_task(
-        f"{HERE}:limited_press",
-        parameter="mass",
-        drift=schedule,
-    )
+    task = custom_task(f"{HERE}:limited_press", parameter="mass", drift=schedule)
     assert task.drift == schedule
     config = configure(task, "sw-ombrl", {"evaluation": {"episodes": 1}})
     assert from_dict(RunConfig, to_dict(config)) == config

@@ -80,10 +80,7 @@ def test_process_noise_has_the_stated_size() -> None:
 
 @pytest.mark.parametrize(
     "schedule",
-    [
-        RandomWalk(2.0, -1.0, initial=1.0),
-        Piecewise((2.0, -1.0, 2.0), (5, 20)),
-    ],
+    [RandomWalk(2.0, -1.0, initial=1.0), Piecewise((2.0, -1.0, 2.0), (5, 20))],
     ids=lambda schedule: schedule.kind,
 )
 def test_a_schedule_that_comes_to_what_is_not_allowed_is_refused_at_once(

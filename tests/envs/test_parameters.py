@@ -15,12 +15,7 @@ from gymnasium.envs.mujoco import MujocoEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftrl.envs.parameters import (
-    PARAMETERS,
-    Setter,
-    check_disjoint,
-    parse_parameter,
-)
+from driftrl.envs.parameters import PARAMETERS, Setter, check_disjoint, parse_parameter
 from driftrl.errors import InputError
 
 MACHINES = {

@@ -9,13 +9,7 @@ import pytest
 
 from driftrl.envs.tasks import configure
 from driftrl.errors import InputError
-from driftrl.memory.adaptive import (
-    SPANS,
-    Stretch,
-    choose_span,
-    fixed_share,
-    looked_at,
-)
+from driftrl.memory.adaptive import SPANS, Stretch, choose_span, fixed_share, looked_at
 from driftrl.memory.forgetting import (
     Adaptive,
     Decision,

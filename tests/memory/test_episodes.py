@@ -13,11 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.errors import CorruptFile, InputError
-from driftrl.memory.episodes import (
-    EpisodeMemory,
-    load_episode,
-    save_episode,
-)
+from driftrl.memory.episodes import EpisodeMemory, load_episode, save_episode
 from driftrl.memory.forgetting import EpisodeSummary
 from driftrl.types import Data, Episode, Precision
 

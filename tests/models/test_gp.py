@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.config.gp import GPConfig
-from driftrl.kernels import (
-    KERNELS,
-    Hyperparameters,
-    covariance,
-    gram,
-    pivoted_factor,
-)
+from driftrl.kernels import KERNELS, Hyperparameters, covariance, gram, pivoted_factor
 from driftrl.models import gp
 from driftrl.models.gp import Prediction
 from driftrl.normaliser import Normaliser

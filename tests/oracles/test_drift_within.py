@@ -54,10 +54,7 @@ def test_a_linear_system_with_a_drifting_gain_is_riccatis(
     monkeypatch.setattr(dynamic_programming, "repeated_step", linear)
     thetas = THETAS[::order]
     found = value_tables(
-        jnp.asarray(thetas, jnp.float32),
-        grid=Grid(256, 321, 21),
-        repeat=1,
-        steps=STEPS,
+        jnp.asarray(thetas, jnp.float32), grid=Grid(256, 321, 21), repeat=1, steps=STEPS
     )
     expected = riccati_value(thetas, START)
     state = PendulumState(*jnp.asarray(START, jnp.float32))

@@ -47,11 +47,7 @@ def roll(forced: np.ndarray = FREE) -> Trajectory:
     rest = tables(10.0, 5, 8).rest
     with jax.enable_x64(True):
         episodes = greedy_rollouts(
-            rest,
-            states(*STARTS.T),
-            jnp.asarray(forced),
-            jnp.float64(10.0),
-            repeat=5,
+            rest, states(*STARTS.T), jnp.asarray(forced), jnp.float64(10.0), repeat=5
         )
         return jax.device_get(episodes)
 

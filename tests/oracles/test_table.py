@@ -358,12 +358,7 @@ def test_csv_is_interpolated_within_its_range(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        "",
-        "theta,reward\n1,2\n",
-        "theta,value\n1,nan\n",
-        "theta,value\n1,0\n1,0\n",
-    ],
+    ["", "theta,reward\n1,2\n", "theta,value\n1,nan\n", "theta,value\n1,0\n1,0\n"],
 )
 def test_bad_csv_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "best.csv"

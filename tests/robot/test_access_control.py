@@ -12,14 +12,7 @@ import zmq
 
 from driftrl.errors import EpisodeAborted, InputError
 from driftrl.robot.client import RemoteEnv
-from driftrl.robot.protocol import (
-    MAX_BYTES,
-    VERSION,
-    Action,
-    Begin,
-    Hello,
-    encode,
-)
+from driftrl.robot.protocol import MAX_BYTES, VERSION, Action, Begin, Hello, encode
 
 Serve = Callable[..., Any]
 Connect = Callable[..., RemoteEnv]

@@ -126,7 +126,5 @@ def test_a_reset_that_takes_too_long(point_mass: ModuleType) -> None:
 def test_stop_action_fits_the_machine(point_mass: ModuleType) -> None:
     with pytest.raises(InputError, match="2"):
         Controller(
-            point_mass.Point(),
-            Limits(stop=(0.0, 0.0), observation_size=2),
-            Timing(),
+            point_mass.Point(), Limits(stop=(0.0, 0.0), observation_size=2), Timing()
         )

@@ -77,11 +77,7 @@ def test_clocks_advance_unless_an_episode_was_aborted(
     for action in COMMANDS:
         env.step(action)
     env.reset(seed=2)
-    assert served.machine.places == [
-        Begin(1, 0, 1),
-        Begin(1, 0, 1),
-        Begin(2, 6, 2),
-    ]
+    assert served.machine.places == [Begin(1, 0, 1), Begin(1, 0, 1), Begin(2, 6, 2)]
 
 
 def test_the_clock_is_kept(serve: Serve, connect: Connect) -> None:
@@ -126,22 +122,14 @@ FAULTS = [
         disturbed(3, [0.0, 50.0]),
         {"sensors": (Bound(0, -9.0, 9.0), Bound(1, -9.0, 9.0))},
     ),
-    (
-        "bounds",
-        disturbed(3, [4.0, 0.0]),
-        {"bounds": (Bound(0, -3.0, 3.0),)},
-    ),
+    ("bounds", disturbed(3, [4.0, 0.0]), {"bounds": (Bound(0, -3.0, 3.0),)}),
     ("machine", broken, {}),
 ]
 
 
 @pytest.mark.parametrize(("code", "disturb", "limits"), FAULTS)
 def test_wrong_observations_stop_the_machine(
-    serve: Serve,
-    connect: Connect,
-    code: str,
-    disturb: Any,
-    limits: dict[str, Any],
+    serve: Serve, connect: Connect, code: str, disturb: Any, limits: dict[str, Any]
 ) -> None:
     served = serve(**limits)
     served.machine.disturb = disturb

@@ -3,11 +3,7 @@
 import pytest
 
 from driftrl.errors import InputError
-from driftrl.theory.confidence import (
-    Setting,
-    confidence_width,
-    data_sets,
-)
+from driftrl.theory.confidence import Setting, confidence_width, data_sets
 
 SETTING = Setting(rkhs_bound=2.0, noise_std=0.5, outputs=3, steps=40, reward_max=2.0)
 

@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 
 from driftrl.kernels import gram, kernel_named
 from driftrl.theory.confidence import information_gain
-from driftrl.theory.information import (
-    greedy_information_gain,
-    growth_rate,
-    scaled_rate,
-)
+from driftrl.theory.information import greedy_information_gain, growth_rate, scaled_rate
 from factories import gain_of_kernel
 
 

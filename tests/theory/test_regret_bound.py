@@ -146,10 +146,7 @@ def test_uncertainty_bound_holds_in_simulation(
     points = np.random.default_rng(seed).uniform(-1, 1, (7, 3, 2))
     # A quarter of the episodes stays at one point: the bound must bear repetition.
     points[::4] = points[0, 0]
-    rules = (
-        lambda n: max(1, span * ((n - 1) // span)),
-        lambda n: max(1, n - span),
-    )
+    rules = (lambda n: max(1, span * ((n - 1) // span)), lambda n: max(1, n - span))
     met, kernel = met_uncertainty(points, rules[slides], noise)
     # γ_p is at least the gain of any p·T of the points; all of them have the most.
     gain = gain_of_kernel(kernel, noise)

@@ -72,8 +72,7 @@ def observations(states: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", [EnsembleAgentConfig, SACAgentConfig])
 @pytest.mark.parametrize(
-    ("states", "actions", "hidden"),
-    [(1, 1, (5,)), (12, 2, (256, 256))],
+    ("states", "actions", "hidden"), [(1, 1, (5,)), (12, 2, (256, 256))]
 )
 def test_it_does_what_the_policy_of_jax_does(
     kind: type, states: int, actions: int, hidden: tuple[int, ...]

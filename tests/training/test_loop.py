@@ -12,12 +12,7 @@ import pytest
 from driftrl.config.run import RunConfig
 from driftrl.config.toml import overridden
 from driftrl.drift.schedules import Step
-from driftrl.envs.drifting import (
-    DriftingEnv,
-    freeze,
-    known_reward,
-    make_env,
-)
+from driftrl.envs.drifting import DriftingEnv, freeze, known_reward, make_env
 from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.memory.episodes import load_episode

@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {
         "model": {"members": 2, "hidden": [8]},
         "sac": {"hidden": [8, 8], "batch_size": 8},
         "learning": {"model_updates": 1, "policy_updates": 2, "learning_starts": 80},
-    },
+    }
 }
 RULE = driftrl.Window(2)  # 80 transitions are reserved in every run: compiled once
 

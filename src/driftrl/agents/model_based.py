@@ -59,11 +59,7 @@ from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.limits import LimitsConfig
 from driftrl.errors import EnvironmentFault
 from driftrl.models import ensemble, termination
-from driftrl.models.ensemble import (
-    EnsemblePrediction,
-    EnsembleState,
-    Statistics,
-)
+from driftrl.models.ensemble import EnsemblePrediction, EnsembleState, Statistics
 from driftrl.models.networks import MLP, mix, polyak_update, refit_inputs
 from driftrl.models.termination import TerminationState
 from driftrl.types import Data, Episode

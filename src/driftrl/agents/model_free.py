@@ -173,12 +173,7 @@ class SACAgent(Agent):
         return 0
 
     def observe(
-        self,
-        state: State,
-        online: int,
-        transition: Transition,
-        *,
-        key: Key[Array, ""],
+        self, state: State, online: int, transition: Transition, *, key: Key[Array, ""]
     ) -> tuple[State, int]:
         """Store one transition, and train.
 

@@ -29,13 +29,7 @@ from jaxtyping import Array, Float, Int, Key
 from driftrl.agents import sac
 from driftrl.agents.optimism import bonus_named
 from driftrl.agents.replay import Batch
-from driftrl.agents.rollouts import (
-    NextObs,
-    Reward,
-    Termination,
-    with_known,
-    with_price,
-)
+from driftrl.agents.rollouts import NextObs, Reward, Termination, with_known, with_price
 from driftrl.agents.sac import Metrics, SACState
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.limits import LimitsConfig

@@ -213,11 +213,7 @@ def act(
 
 
 def update(
-    state: SACState,
-    batch: Batch,
-    config: SACConfig,
-    *,
-    key: Key[Array, ""],
+    state: SACState, batch: Batch, config: SACConfig, *, key: Key[Array, ""]
 ) -> tuple[SACState, Metrics]:
     """Take one gradient step on critics, targets, actor and temperature, in this order.
 

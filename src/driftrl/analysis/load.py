@@ -17,11 +17,7 @@ import polars
 
 from driftrl.analysis.style import first_few, natural_key
 from driftrl.errors import DriftrlError, counted, require
-from driftrl.oracles.table import (
-    Oracle,
-    Progress,
-    optimal_returns_of_runs,
-)
+from driftrl.oracles.table import Oracle, Progress, optimal_returns_of_runs
 from driftrl.records import (
     BESIDE_SETTINGS,
     COLUMNS,
@@ -313,8 +309,7 @@ def _frame(runs: Sequence[_Loaded]) -> polars.DataFrame:
         unit = polars.when(in_segments).then(polars.lit("segment"))
         frame = frame.with_columns(unit=unit.otherwise(polars.lit("episode")))
     return frame.with_columns(
-        polars.selectors.float().fill_nan(None),
-        achieved_return=achieved.fill_nan(None),
+        polars.selectors.float().fill_nan(None), achieved_return=achieved.fill_nan(None)
     ).join(_settings(runs), on="directory", how="left", maintain_order="left")
 
 

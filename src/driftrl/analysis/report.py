@@ -25,12 +25,7 @@ import driftrl
 from driftrl.analysis import plots
 from driftrl.analysis.compare import Comparison, aggregate
 from driftrl.analysis.interactive import panel_figure, run_figure
-from driftrl.analysis.load import (
-    Results,
-    flattened,
-    read_results,
-    study_names,
-)
+from driftrl.analysis.load import Results, flattened, read_results, study_names
 from driftrl.analysis.panels import Panel, panels_of
 from driftrl.analysis.regret import (
     LAST_EPISODES,
@@ -304,9 +299,7 @@ def file_endings(labels: Sequence[str]) -> list[str]:
 
 
 def _render(
-    results: Results,
-    sections: Sequence[Section],
-    sources: Sequence[Mapping[str, str]],
+    results: Results, sections: Sequence[Section], sources: Sequence[Mapping[str, str]]
 ) -> str:
     frame = results.frame
     single = sources[0] if len(sources) == 1 else None

@@ -110,11 +110,7 @@ def interpolate(padded: Padded, state: PendulumState) -> Scalar:
 
 
 def action_value(
-    padded: Padded,
-    state: PendulumState,
-    action: Scalar,
-    theta: Scalar,
-    repeat: int,
+    padded: Padded, state: PendulumState, action: Scalar, theta: Scalar, repeat: int
 ) -> Scalar:
     """Q(s, a) = r(s, a, θ) + V(f(s, a, θ)) for the V of a padded table."""
     after, reward = repeated_step(state, action, theta, repeat)
@@ -179,11 +175,7 @@ class Values(NamedTuple):
 
 @partial(jax.jit, static_argnames=("grid", "repeat", "steps"))
 def value_tables(
-    theta: Float[Array, "*D"],
-    *,
-    grid: Grid,
-    repeat: int,
-    steps: int,
+    theta: Float[Array, "*D"], *, grid: Grid, repeat: int, steps: int
 ) -> Values:
     """Return V_0 … V_D for D steps at one θ, or θ_0 … θ_{D−1}, in its precision."""
     actions = jnp.linspace(-1.0, 1.0, grid.actions, dtype=theta.dtype)
@@ -208,10 +200,7 @@ def value_tables(
 
 
 def greedy_action(
-    padded: Padded,
-    state: PendulumState,
-    theta: Scalar,
-    repeat: int,
+    padded: Padded, state: PendulumState, theta: Scalar, repeat: int
 ) -> Scalar:
     """Return the action that maximises Q(s, a), searched finer than on the grid."""
     actions = jnp.linspace(-1.0, 1.0, SEARCHED_ACTIONS, dtype=theta.dtype)

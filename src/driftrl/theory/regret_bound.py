@@ -229,8 +229,7 @@ def fixed_share_bound(
 def require_episodes(episodes: int) -> None:
     """Refuse a number of episodes for which there is nothing to choose or to learn."""
     require(
-        episodes >= 2,
-        f"A bound needs N of at least 2 episodes, received {episodes!r}.",
+        episodes >= 2, f"A bound needs N of at least 2 episodes, received {episodes!r}."
     )
 
 

@@ -95,12 +95,7 @@ def _learning_agent(config: RunConfig, functions: TaskFunctions | None) -> Agent
     if isinstance(settings, SACAgentConfig):
         return SACAgent(sizes, settings, capacity=room, steps=steps)
     return ModelBasedAgent(
-        sizes,
-        settings,
-        capacity=room,
-        steps=steps,
-        functions=functions,
-        limits=limits,
+        sizes, settings, capacity=room, steps=steps, functions=functions, limits=limits
     )
 
 

@@ -35,12 +35,7 @@ from driftrl.errors import (
     shown,
 )
 from driftrl.memory.episodes import EpisodeMemory
-from driftrl.memory.forgetting import (
-    Decision,
-    EpisodeSummary,
-    ForgettingRule,
-    decide,
-)
+from driftrl.memory.forgetting import Decision, EpisodeSummary, ForgettingRule, decide
 from driftrl.training.streams import Purpose, key_for
 from driftrl.types import Data, Episode, EpisodeRecord, Transition
 

@@ -163,11 +163,7 @@ def _run_episode(session: Session, env: Env, twin: Env | None) -> EpisodeRecord 
 
 
 def collect(
-    learner: Learner,
-    env: Env,
-    seed: int,
-    *,
-    place: dict[str, int] | None = None,
+    learner: Learner, env: Env, seed: int, *, place: dict[str, int] | None = None
 ) -> list[float]:
     """Execute episode n in an environment; ``place`` is where n is on its clocks.
 
