@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from driftrl.agents import model_gradient, sac
+from driftrl.agents import model_gradient, rollouts, sac
 from driftrl.agents.base import LearnContext, ModelMetrics, prediction_metrics
 from driftrl.agents.model_free import ActorPolicy, SACAgent, actor_policy
 from driftrl.agents.model_gradient import World, start_rows, world_step
@@ -38,22 +38,7 @@ from driftrl.agents.optimism import (
     tune,
 )
 from driftrl.agents.replay import Batch, DeviceReplay, samples_of, statistics_of
-from driftrl.agents.rollouts import (
-    ENDED,
-    Predict,
-    Reward,
-    TaskFunctions,
-    Termination,
-    check_functions,
-    imagine,
-    known_part,
-    limit_price,
-    nearest_within,
-    never_terminates,
-    required_functions,
-    with_known,
-    with_price,
-)
+from driftrl.agents.rollouts import Predict, Reward, TaskFunctions, Termination
 from driftrl.agents.sac import SACState
 from driftrl.config.deep import EnsembleAgentConfig
 from driftrl.config.limits import LimitsConfig
@@ -272,10 +257,10 @@ def _predict(model: EnsembleState, settings: Settings) -> Predict:
     def adjusted(obs: Array, action: Array) -> EnsemblePrediction:
         made = predict(obs, action)
         if known is not None:
-            made = with_known(known, obs, action, made)
+            made = rollouts.with_known(known, obs, action, made)
         if not limits.priced:
             return made
-        return with_price(limits, settings.functions.reward, obs, action, made)
+        return rollouts.with_price(limits, settings.functions.reward, obs, action, made)
 
     return adjusted
 
@@ -288,7 +273,7 @@ def model_batch(config: EnsembleAgentConfig) -> int:
 def _ends(state: ModelBasedState, settings: Settings) -> Termination:
     if state.termination is not None:
         return state.termination.probability
-    return settings.functions.termination or never_terminates
+    return settings.functions.termination or rollouts.never_terminates
 
 
 def _bonus_under(predict: Predict, config: EnsembleAgentConfig) -> BonusOf:
@@ -315,7 +300,7 @@ def _priced(collected: Batch, state: ModelBasedState, settings: Settings) -> Bat
         return collected
     scale = state.model.statistics.output_std
     price = partial(
-        limit_price, settings.limits, std=jnp.zeros_like(scale), scale=scale
+        rollouts.limit_price, settings.limits, std=jnp.zeros_like(scale), scale=scale
     )
     rows = collected.next_obs.reshape(-1, collected.next_obs.shape[-1])
     prices = jax.vmap(price)(rows).reshape(collected.rewards.shape)
@@ -333,7 +318,7 @@ def _layers(
     """Return the layers, collected first, and their bonus; rollouts begin at start."""
     config = settings.config
     collected = _priced(collected, state, settings)
-    rollouts = imagine(
+    followed = rollouts.imagine(
         predict,
         partial(sac.sample_action, state.policy.actor),
         _ends(state, settings),
@@ -343,11 +328,11 @@ def _layers(
         reward=settings.reward,
     )
     bonus = jax.vmap(_bonus_under(predict, config))(collected.obs, collected.actions)
-    imagined = Batch(*(getattr(rollouts, name) for name in Batch._fields))
+    imagined = Batch(*(getattr(followed, name) for name in Batch._fields))
     layers, bonuses = jax.tree.map(
         lambda first, others: jnp.concatenate([first[None], others]),
         (collected, bonus),
-        (imagined, rollouts.bonus),
+        (imagined, followed.bonus),
     )
     return layers, bonuses
 
@@ -429,13 +414,13 @@ class ModelBasedAgent(SACAgent):
         super().__init__(sizes, config, capacity=capacity, steps=steps)
         self._config = config
         self.members = config.model.members
-        functions = required_functions(config, functions or TaskFunctions())
-        check_functions(functions, sizes, config.policy_gradient)
+        functions = rollouts.required_functions(config, functions or TaskFunctions())
+        rollouts.check_functions(functions, sizes, config.policy_gradient)
         self._settings = Settings(config, functions, limits or LimitsConfig())
         known = np.zeros(sizes[0], bool)
         if functions.next_obs is not None:
             first = (jnp.zeros(size) for size in sizes)
-            known = np.asarray(known_part(functions.next_obs, *first))
+            known = np.asarray(rollouts.known_part(functions.next_obs, *first))
         self._unknown = np.flatnonzero(~known)
         check_bonus(config.imagination.bonus, _example(sizes, config))
 
@@ -593,7 +578,7 @@ def _guarded(
     """Return the action itself, or the nearest one that keeps the limits."""
     predict = _predict(model, settings._replace(limits=LimitsConfig()))
     mode = lambda obs: sac.policy(actor, obs).mode()
-    return nearest_within(settings.limits, predict, mode, obs, action)
+    return rollouts.nearest_within(settings.limits, predict, mode, obs, action)
 
 
 @partial(jax.jit, static_argnames=("settings", "steps"))
@@ -606,7 +591,7 @@ def _score(
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
     """Return the optimistic objective of an actor in the model, from start states."""
-    rollouts = imagine(
+    followed = rollouts.imagine(
         _predict(state.model, settings),
         lambda obs, key: sac.policy(actor, obs).mode(),
         _ends(state, settings),
@@ -616,8 +601,8 @@ def _score(
         reward=settings.reward,
     )
     weight = current_weight(state, settings.config)
-    gained = rollouts.rewards + weight * rollouts.bonus
-    return jnp.mean(jnp.sum(jnp.where(rollouts.active, gained, 0.0), axis=0))
+    gained = followed.rewards + weight * followed.bonus
+    return jnp.mean(jnp.sum(jnp.where(followed.active, gained, 0.0), axis=0))
 
 
 @partial(jax.jit, static_argnames="settings")
@@ -634,10 +619,10 @@ def _step_of_members(
     def step(member: Array, obs: Array, action: Array) -> tuple[Array, Array, Array]:
         made = predict(obs, action)
         if settings.reward is not None:
-            made = with_price(None, reward, obs, action, made)
+            made = rollouts.with_price(None, reward, obs, action, made)
         next_obs = made.member_means[member]
         ended = _ends(state, settings)(obs, action, next_obs)
-        return next_obs, made.member_rewards[member], ended >= ENDED
+        return next_obs, made.member_rewards[member], ended >= rollouts.ENDED
 
     members = jnp.repeat(jnp.arange(count), len(obs) // count)
     return jax.vmap(step)(members, obs, actions)

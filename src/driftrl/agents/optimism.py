@@ -23,11 +23,7 @@ from driftrl.config.gp import TheoryConfig
 from driftrl.errors import InputError, require, unknown_name
 from driftrl.models.networks import apply_gradients, safe_sqrt
 from driftrl.plugins import load_object
-from driftrl.theory.confidence import (
-    Setting,
-    corrected_confidence_width,
-    exploration_weight,
-)
+from driftrl.theory import confidence
 
 # λ stays within these bounds, which only guard the exponential.
 LOG_WEIGHT_RANGE = (math.log(1e-8), math.log(1e8))
@@ -155,7 +151,7 @@ def theory_weight(
     It holds for any forgetting rule and for all n at once: the data set may begin anew
     at every episode, and the n-th gets the share 6/(π²n²) of the failure probability.
     """
-    setting = Setting(
+    setting = confidence.Setting(
         rkhs_bound=settings.rkhs_bound,
         noise_std=noise_std,
         outputs=outputs,
@@ -163,7 +159,7 @@ def theory_weight(
         steps=context.steps,
         reward_max=settings.reward_max,
     )
-    width = corrected_confidence_width(
+    width = confidence.corrected_confidence_width(
         setting, gain, (math.pi * context.episode) ** 2 / 6
     )
-    return float(exploration_weight(setting, width))
+    return float(confidence.exploration_weight(setting, width))

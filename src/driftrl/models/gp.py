@@ -28,17 +28,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.linalg import cho_solve, get_lapack_funcs, solve_triangular
 
+from driftrl import kernels
 from driftrl.config.gp import GPConfig
-from driftrl.kernels import (
-    Hyperparameters,
-    covariance,
-    factorise,
-    fit_hyperparameters,
-    gram,
-    kernel_named,
-    pivoted_factor,
-    variance_at,
-)
 from driftrl.normaliser import Normaliser
 from driftrl.types import Data
 
@@ -66,7 +57,7 @@ class GPState:
     the updates since hyperparameters and normalisation were last fitted.
     """
 
-    hyper: Hyperparameters
+    hyper: kernels.Hyperparameters
     inputs: Normaliser
     outputs: Normaliser
     x: Float[np.ndarray, "N D"]
@@ -95,10 +86,10 @@ class Posterior(eqx.Module):
     ) -> Prediction:
         """Predict the next state after ``action`` in ``obs``."""
         _require_double_precision()
-        kernel = kernel_named(self.kernel)
+        kernel = kernels.kernel_named(self.kernel)
         z = (jnp.concatenate([obs, action]) - self.input_mean) / self.input_scale
-        cross = self.signal_std**2 * gram(kernel, z[None], self.support, jnp)[0]
-        prior = self.signal_std**2 * variance_at(kernel, z, jnp)
+        cross = self.signal_std**2 * kernels.gram(kernel, z[None], self.support, jnp)[0]
+        prior = self.signal_std**2 * kernels.variance_at(kernel, z, jnp)
         change = self.output_mean + self.output_scale * (cross @ self.weights)
         variance = prior - _squared_norm(self.whitener, cross)
         return Prediction(
@@ -113,7 +104,7 @@ def initial_state(state_size: int, action_size: int, config: GPConfig) -> GPStat
     """Return the prior: no data, unit length scales, unit normalisation."""
     inputs = state_size + action_size
     return GPState(
-        hyper=Hyperparameters(np.ones(inputs), 1.0, config.noise_std),
+        hyper=kernels.Hyperparameters(np.ones(inputs), 1.0, config.noise_std),
         inputs=Normaliser.fit(np.zeros((0, inputs))),
         outputs=Normaliser.fit(np.zeros((0, state_size))),
         x=np.zeros((0, inputs)),
@@ -144,7 +135,7 @@ def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
     if age == 0:
         count = min(len(x), config.fit_points)
         subset = np.unique(np.linspace(0, len(x) - 1, count).round().astype(int))
-        hyper = fit_hyperparameters(
+        hyper = kernels.fit_hyperparameters(
             config.kernel,
             hyper,
             x[subset],
@@ -152,7 +143,8 @@ def fit(state: GPState, data: Data, config: GPConfig) -> GPState:
             steps=config.fit_steps,
             learn_noise=config.learn_noise,
         )
-    factor = factorise(covariance(kernel_named(config.kernel), hyper, x))
+    kernel = kernels.kernel_named(config.kernel)
+    factor = kernels.factorise(kernels.covariance(kernel, hyper, x))
     return GPState(hyper, inputs, outputs, x, y, factor, data.offset, age)
 
 
@@ -204,11 +196,11 @@ def _compressed(
         μ(z)  = φ(z)ᵀ (σ²I + GᵀG)⁻¹ Gᵀ y
         σ²(z) = k(z, z) − φ(z)ᵀ V diag(s/(s+σ²)) Vᵀ φ(z)
     """
-    kernel, hyper = kernel_named(config.kernel), state.hyper
+    kernel, hyper = kernels.kernel_named(config.kernel), state.hyper
     noise = hyper.noise_std**2
-    signal = covariance(kernel, hyper, state.x)
+    signal = kernels.covariance(kernel, hyper, state.x)
     signal[np.diag_indices_from(signal)] -= noise
-    pivots, basis, columns = pivoted_factor(signal, config.compression * noise)
+    pivots, basis, columns = kernels.pivoted_factor(signal, config.compression * noise)
     s, v = np.linalg.eigh(columns.T @ columns)
     s = np.maximum(s, 0.0)
     coefficients = v @ ((v.T @ (columns.T @ state.y)) / (s + noise)[:, None])

@@ -4,15 +4,7 @@ A row says what drifts, how long an episode is, and the settings that a run star
 Where the paper is silent, docs/mujoco.md and docs/rccar.md say what was chosen.
 """
 
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACConfig,
-    SoftResetConfig,
-)
+from driftrl.config import deep
 from driftrl.config.gp import GPAgentConfig, GPConfig
 from driftrl.config.run import EnvironmentConfig, EvaluationConfig
 from driftrl.config.task import Task
@@ -54,16 +46,16 @@ PENDULUM_TASKS = (
         minutes=1.3,
         environment=EnvironmentConfig(sim_steps=200, action_repeat=1, start="hanging"),
         # Smaller than the paper's: a run takes two minutes on one core.
-        agent=EnsembleAgentConfig(
+        agent=deep.EnsembleAgentConfig(
             policy_gradient="critic",
-            model=EnsembleConfig(hidden=(64, 64)),
-            imagination=ImaginationConfig(),
-            optimism=DeepOptimismConfig(rule="tuned"),
-            sac=SACConfig(hidden=(64, 64), batch_size=64, critic="residual"),
-            learning=LearningConfig(
+            model=deep.EnsembleConfig(hidden=(64, 64)),
+            imagination=deep.ImaginationConfig(),
+            optimism=deep.DeepOptimismConfig(rule="tuned"),
+            sac=deep.SACConfig(hidden=(64, 64), batch_size=64, critic="residual"),
+            learning=deep.LearningConfig(
                 model_updates=2, policy_updates=5, learning_starts=128
             ),
-            soft_reset=SoftResetConfig(),
+            soft_reset=deep.SoftResetConfig(),
         ),
         # The policy explores while it learns; what it would do is the measure.
         evaluation=EvaluationConfig(episodes=1),
@@ -92,26 +84,26 @@ RCCAR = Task(
     environment=EnvironmentConfig(
         sim_steps=200, action_repeat=1, start="away", parameter="throttle"
     ),
-    agent=EnsembleAgentConfig(
+    agent=deep.EnsembleAgentConfig(
         policy_gradient="critic",
-        model=EnsembleConfig(hidden=(64, 64), learning_rate=1e-3),
-        imagination=ImaginationConfig(horizon=5, reward="known"),
+        model=deep.EnsembleConfig(hidden=(64, 64), learning_rate=1e-3),
+        imagination=deep.ImaginationConfig(horizon=5, reward="known"),
         # The reward lies in [0, 1], and near 0.03 where the car starts: with λ = 1 it
         # would drive about for the sake of what it does not know.
-        optimism=DeepOptimismConfig(rule="constant", weight=0.05),
+        optimism=deep.DeepOptimismConfig(rule="constant", weight=0.05),
         # A parked car is paid at every step, so it need not look far: with γ = 0.99 two
         # cars of three were still far from parking after 14 episodes.
-        sac=SACConfig(
+        sac=deep.SACConfig(
             hidden=(64, 64),
             batch_size=64,
             critic="residual",
             learning_rate=1e-3,
             discount=0.95,
         ),
-        learning=LearningConfig(
+        learning=deep.LearningConfig(
             model_updates=5, policy_updates=20, learning_starts=128
         ),
-        soft_reset=SoftResetConfig(model=0.0, policy=0.0),
+        soft_reset=deep.SoftResetConfig(model=0.0, policy=0.0),
     ),
     # The policy explores while it learns; what it would do is the measure.
     evaluation=EvaluationConfig(episodes=1),
@@ -133,20 +125,20 @@ def _environment(repeat: int, *, terminates: bool = False) -> EnvironmentConfig:
 
 def _agent(
     *, model: int = 1, policy: int = 1, horizon: int = 1, width: int = 256, ends: bool
-) -> EnsembleAgentConfig:
+) -> deep.EnsembleAgentConfig:
     """Return the paper's agent: U, A and K, and how wide its networks are."""
-    return EnsembleAgentConfig(
+    return deep.EnsembleAgentConfig(
         policy_gradient="critic",
-        model=EnsembleConfig(hidden=(width, width)),
-        imagination=ImaginationConfig(
+        model=deep.EnsembleConfig(hidden=(width, width)),
+        imagination=deep.ImaginationConfig(
             horizon=horizon, termination="known" if ends else "absent"
         ),
-        optimism=DeepOptimismConfig(rule="tuned"),
-        sac=SACConfig(hidden=(width, width), batch_size=256, critic="residual"),
-        learning=LearningConfig(
+        optimism=deep.DeepOptimismConfig(rule="tuned"),
+        sac=deep.SACConfig(hidden=(width, width), batch_size=256, critic="residual"),
+        learning=deep.LearningConfig(
             model_updates=model, policy_updates=policy, learning_starts=256
         ),
-        soft_reset=SoftResetConfig(),
+        soft_reset=deep.SoftResetConfig(),
     )
 
 

@@ -45,17 +45,7 @@ from driftrl.memory.forgetting import (
     replace_rule,
 )
 from driftrl.records import load_run
-from driftrl.training.assembly import (
-    MORE_DATA,
-    check_learns,
-    counted_within,
-    initial_state,
-    least_points,
-    make_agent,
-    most_points,
-    sizes_of,
-    with_functions,
-)
+from driftrl.training import assembly
 from driftrl.training.checkpoint import flatten, unflatten
 from driftrl.training.health import Health, health
 from driftrl.training.learner import Learned, Learner, Observation, Theta
@@ -95,26 +85,27 @@ class Session(Learner):
         """
         if continuing or segment is not None:
             config = config.in_segments(segment)
-        config = config if functions is None else with_functions(config, functions)
+        if functions is not None:
+            config = assembly.with_functions(config, functions)
         check_fits(config)
-        check_learns(config)
+        assembly.check_learns(config)
         self.config = config
         self._warn = warn
         self._warned_of_no_data = self._closed = False
         # Least and most of the observations in episodes that something else drove.
         self._logged: Float[np.ndarray, "2 S"] | None = None
-        self._is_far = np.zeros(sizes_of(config)[0], bool)
+        self._is_far = np.zeros(assembly.sizes_of(config)[0], bool)
         self._events: Sequence[Mapping[str, Any]] = ()  # of the newest episode
         self._newest: Learned | None = None  # in the background, what acts next
         self._job: Future[tuple[EpisodeRecord, Learned]] | None = None
         self._thread = ThreadPoolExecutor(1)  # starts when it is needed
-        agent, steps = make_agent(config, functions), config.environment.steps
+        agent, steps = assembly.make_agent(config, functions), config.environment.steps
         self._files = RunDirectory(
             Path(directory), config, resume=resume, change=change, warn=warn
         )
         try:
-            memory = EpisodeMemory(*sizes_of(config), agent.precision)
-            template = initial_state(agent, config)
+            memory = EpisodeMemory(*assembly.sizes_of(config), agent.precision)
+            template = assembly.initial_state(agent, config)
             state, decision = self._files.restore(template, memory)
             super().__init__(
                 agent,
@@ -126,10 +117,10 @@ class Session(Learner):
                 decision=decision,
             )
             if self.number <= config.episodes:
-                agent.warm_up(most_points(config), steps)
+                agent.warm_up(assembly.most_points(config), steps)
                 # What else compiles on first use does so now.
                 self.begin_episode()
-                self.act(np.zeros(sizes_of(config)[0]))
+                self.act(np.zeros(assembly.sizes_of(config)[0]))
                 self.abort_episode()
             self._logged = self._files.load_logged_range(len(self._is_far))
             self._lag = int(config.background)
@@ -309,7 +300,7 @@ class Session(Learner):
         rule = replace_rule(self.config.forgetting, new)
         config = replace(self.config, forgetting=rule)
         try:
-            check_learns(config)
+            assembly.check_learns(config)
         except InputError as error:
             self._warn(f"{error} The rule stays {self.config.forgetting}.")
             return
@@ -347,17 +338,18 @@ class Session(Learner):
 
     def _warn_of_no_data(self, record: EpisodeRecord) -> None:
         """Warn once if the rule forgets before there is enough to learn from."""
-        rule, least = self.config.forgetting, least_points(self.config)
+        rule, least = self.config.forgetting, assembly.least_points(self.config)
         by_hand = isinstance(rule, Since) and self.first_retained == rule.first
         forgot = self.first_retained > record.first_retained and not by_hand
-        retained = record.transitions + counted_within(self.config, record.steps)
+        within = assembly.counted_within(self.config, record.steps)
+        retained = record.transitions + within
         if forgot and retained < least and not self._warned_of_no_data:
             self._warned_of_no_data = True
             self._warn(
                 f"Nothing was learned from the episodes {record.first_retained} to "
                 f"{record.episode - 1}, and the oldest are forgotten now: they have "
                 f"{retained} transitions, and learning begins with {least} "
-                f"(agent.learning.learning_starts). {MORE_DATA}"
+                f"(agent.learning.learning_starts). {assembly.MORE_DATA}"
             )
 
     def _checked(self, obs: Observation) -> Observation:
