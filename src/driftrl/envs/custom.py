@@ -17,15 +17,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACConfig,
-    SoftResetConfig,
-)
+from driftrl.config import deep
 from driftrl.config.run import NO_END, EnvironmentConfig, EvaluationConfig
 from driftrl.config.task import Task
 from driftrl.drift.schedules import Schedule, Unknown
@@ -273,24 +265,24 @@ def sized_task(
             low=bounds[0],
             high=bounds[1],
         ),
-        agent=EnsembleAgentConfig(
+        agent=deep.EnsembleAgentConfig(
             policy_gradient="critic",
-            model=EnsembleConfig(hidden=(width, width), learning_rate=1e-3),
+            model=deep.EnsembleConfig(hidden=(width, width), learning_rate=1e-3),
             # Right for an environment that may fail as well as for one that never does.
-            imagination=ImaginationConfig(termination="learned"),
-            optimism=DeepOptimismConfig(rule="tuned"),
-            sac=SACConfig(
+            imagination=deep.ImaginationConfig(termination="learned"),
+            optimism=deep.DeepOptimismConfig(rule="tuned"),
+            sac=deep.SACConfig(
                 hidden=(width, width),
                 batch_size=width,
                 critic="residual",
                 learning_rate=1e-3,
             ),
-            learning=LearningConfig(
+            learning=deep.LearningConfig(
                 model_updates=1, policy_updates=3, learning_starts=2 * width
             ),
             # Trying out a softly reset policy costs real episodes; the paper's car and
             # our ablation (docs/deep_pendulum.md) do better without.
-            soft_reset=SoftResetConfig(model=0.0, policy=0.0),
+            soft_reset=deep.SoftResetConfig(model=0.0, policy=0.0),
         ),
         evaluation=EvaluationConfig(episodes=0),
         plant="custom",
@@ -326,7 +318,7 @@ class GymPlant(Plant):
         self, env: Env, config: EnvironmentConfig, setter: Setter | None = None
     ) -> None:
         """Wrap an environment; ``setter`` comes before that of ``config``."""
-        self._env = env
+        self._inner = env
         self._config = config
         self._setter = setter or (load_object(config.setter) if config.setter else None)
         if self._setter is None and env.has_wrapper_attr("set_parameters"):
@@ -359,18 +351,18 @@ class GymPlant(Plant):
             return
         if self._setter is None:
             raise InputError(
-                f"{name_of(self._env)!r} has no settable parameter "
+                f"{name_of(self._inner)!r} has no settable parameter "
                 f"{', '.join(map(repr, values))}: give it a method "
                 "set_parameters(dict), or give driftrl a setter. Without either it "
                 "drifts on its own (--drift.kind unknown)."
             )
         try:
-            self._setter(self._env, dict(values))
+            self._setter(self._inner, dict(values))
         except InputError:
             raise
         except Exception as error:
             raise InputError(
-                f"Setting {dict(values)} of {name_of(self._env)!r} failed: "
+                f"Setting {dict(values)} of {name_of(self._inner)!r} failed: "
                 f"{type(error).__name__}: {error}"
             ) from error
 
@@ -381,7 +373,7 @@ class GymPlant(Plant):
         super().reset(seed=seed)
         self._left = self._config.steps
         place = None if options is None else Place(options)
-        obs, info = self._env.reset(seed=seed, options=place)
+        obs, info = self._inner.reset(seed=seed, options=place)
         self.ignores_place = place is not None and not place.was_read
         return np.asarray(obs, np.float64), dict(info)
 
@@ -389,7 +381,7 @@ class GymPlant(Plant):
         """Hold an action for ``action_repeat`` steps, or until the episode ends."""
         command, total, applied = self.command(action), 0.0, []
         while True:
-            obs, reward, terminated, truncated, info = self._env.step(command)
+            obs, reward, terminated, truncated, info = self._inner.step(command)
             total += float(reward)
             applied.append(info.get(APPLIED))
             if terminated or truncated or len(applied) == self._config.action_repeat:
@@ -409,23 +401,23 @@ class GymPlant(Plant):
         """
         if not self._restores:
             return None
-        state = self._env.get_wrapper_attr("get_state")()
+        state = self._inner.get_wrapper_attr("get_state")()
         arrays = {str(name): np.asarray(value) for name, value in dict(state).items()}
         for name, array in arrays.items():
             require(
                 array.dtype.kind in "biuf",
-                f"get_state() of {name_of(self._env)!r} must return numbers by name; "
+                f"get_state() of {name_of(self._inner)!r} must return numbers by name; "
                 f"{name!r} is {array.dtype}.",
             )
         return arrays
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Have the environment go on from a state."""
-        self._env.get_wrapper_attr("set_state")(dict(state))
+        self._inner.get_wrapper_attr("set_state")(dict(state))
 
     def reseed(self, seed: int) -> None:
         """Draw the environment's noise from another seed."""
-        self._env.unwrapped.np_random = np.random.default_rng(seed)
+        self._inner.unwrapped.np_random = np.random.default_rng(seed)
 
     def command(self, action: np.ndarray) -> np.ndarray:
         """Return an action of [−1, 1] in the environment's units."""
@@ -435,11 +427,3 @@ class GymPlant(Plant):
     def share(self, command: np.ndarray) -> np.ndarray:
         """Return what a command in the environment's units is as an action."""
         return scaled(command, self._low, self._high)
-
-    def render(self) -> Any:
-        """Draw the environment."""
-        return self._env.render()
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._env.close()

@@ -25,7 +25,7 @@ class LimitedPlant(Plant):
         assert env.observation_space.shape and env.action_space.shape
         observed, actions = env.observation_space.shape[0], env.action_space.shape[0]
         limits.check_sizes(observed, actions)
-        self._env, self._limits = env, limits
+        self._inner, self._limits = env, limits
         observed += actions * limits.observes_action
         self.observation_space = spaces.Box(-np.inf, np.inf, (observed,), np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (actions,), np.float64)
@@ -35,24 +35,24 @@ class LimitedPlant(Plant):
     @property
     def theta(self) -> float | None:
         """θ of a robot's running episode."""
-        return self._env.get_wrapper_attr("theta")
+        return self._inner.get_wrapper_attr("theta")
 
     @property
     def ignores_place(self) -> bool:
         """Whether the system goes by no number of the episode."""
-        return getattr(self._env, "ignores_place", False)
+        return getattr(self._inner, "ignores_place", False)
 
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set parameters of the system."""
-        if isinstance(self._env, Plant):
-            self._env.set_parameters(values)
+        if isinstance(self._inner, Plant):
+            self._inner.set_parameters(values)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode from rest."""
         super().reset(seed=seed)
-        obs, info = self._env.reset(seed=seed, options=options)
+        obs, info = self._inner.reset(seed=seed, options=options)
         self._before = self._limits.before(len(self._before))
         return self._seen(obs), info
 
@@ -62,7 +62,7 @@ class LimitedPlant(Plant):
         action = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         wanted = limits.applied(before, action) if limits.limits_actions else action
         try:
-            obs, reward, terminated, truncated, info = self._env.step(wanted)
+            obs, reward, terminated, truncated, info = self._inner.step(wanted)
         except EpisodeAborted as aborted:
             if limits.penalty is None or aborted.end is None:
                 raise
@@ -85,28 +85,20 @@ class LimitedPlant(Plant):
 
     def get_state(self) -> dict[str, np.ndarray] | None:
         """Return the system's, and the action before; None if it has none."""
-        state = self._env.get_state() if isinstance(self._env, Plant) else None
+        state = self._inner.get_state() if isinstance(self._inner, Plant) else None
         return None if state is None else {**state, "before": self._before}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state."""
-        assert isinstance(self._env, Plant)
+        assert isinstance(self._inner, Plant)
         state = dict(state)
         self._before = np.array(state.pop("before"))
-        self._env.set_state(state)
+        self._inner.set_state(state)
 
     def reseed(self, seed: int) -> None:
         """Draw the system's noise from here on from another seed."""
-        assert isinstance(self._env, Plant)
-        self._env.reseed(seed)
-
-    def render(self) -> Any:
-        """Draw the system."""
-        return self._env.render()
-
-    def close(self) -> None:
-        """Close the system."""
-        self._env.close()
+        assert isinstance(self._inner, Plant)
+        self._inner.reseed(seed)
 
 
 E = TypeVar("E", bound=gymnasium.Env[Any, Any])

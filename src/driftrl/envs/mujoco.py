@@ -149,11 +149,3 @@ class MujocoPlant(Plant):
         mujoco.mj_forward(model, data)
         self._time = data.time
         self._signals.set_state(state)
-
-    def render(self) -> Any:
-        """Return or show the picture that MuJoCo draws."""
-        return self._inner.render()
-
-    def close(self) -> None:
-        """Close MuJoCo's window, if there is one."""
-        self._inner.close()

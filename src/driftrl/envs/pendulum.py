@@ -179,14 +179,6 @@ class PendulumPlant(Plant):
         """Set angle and speed."""
         self._inner.state = np.array(state["state"])
 
-    def render(self) -> Any:
-        """Return or show the picture that Gymnasium draws."""
-        return self._inner.render()
-
-    def close(self) -> None:
-        """Close Gymnasium's window, if there is one."""
-        self._inner.close()
-
     def _observe(self) -> Observation:
         angle, speed = self._inner.state
         return np.array([np.cos(angle), np.sin(angle), speed])

@@ -20,6 +20,9 @@ class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
     parameters and actions an episode is the same, bit for bit.
     """
 
+    _inner: Any = None
+    """The environment that this one wraps, if it does: it draws, and is closed."""
+
     @abstractmethod
     def set_parameters(self, values: Mapping[str, float]) -> None:
         """Set parameters by name, each from its nominal value."""
@@ -39,6 +42,15 @@ class Plant(gymnasium.Env[np.ndarray, np.ndarray]):
     def reseed(self, seed: int) -> None:
         """Draw the noise from here on from another seed."""
         self.np_random = seeding.np_random(seed)[0]
+
+    def render(self) -> Any:
+        """Return or show the picture that the wrapped environment draws."""
+        return self._inner.render()
+
+    def close(self) -> None:
+        """Close the wrapped environment."""
+        if self._inner is not None:
+            self._inner.close()
 
 
 class Signals:
