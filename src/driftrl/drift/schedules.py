@@ -12,6 +12,7 @@ that becomes weaker.
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
@@ -59,6 +60,7 @@ class _Checked:
     """
 
     kind: ClassVar[str]
+    least: ClassVar[Mapping[str, int]] = {}
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -70,6 +72,8 @@ class _Checked:
                 whole = _is_whole(value)
                 self._demand(whole, item.name, "a whole number, at least 0")
                 object.__setattr__(self, item.name, int(value))
+        for name, least in self.least.items():
+            self._demand(getattr(self, name) >= least, name, f"at least {least}")
 
     def _demand(self, condition: bool, name: str, allowed: str) -> None:
         """Refuse a field unless the condition holds."""
@@ -134,13 +138,10 @@ class Exponential(_Bounded):
     """The paper's decay: θ_n = exp(−a·max(0, n−n_start))·(θ_max−θ_min) + θ_min."""
 
     kind: ClassVar[str] = "exponential"
+    least: ClassVar[Mapping[str, int]] = {"rate": 0}
 
     rate: float = 1.0
     """Rate a of the decay per tick of the clock; 0 is no decay."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._demand(self.rate >= 0, "rate", "at least 0")
 
     def _after(self, elapsed: int) -> float:
         return self._between(math.exp(-self.rate * elapsed))
@@ -151,13 +152,10 @@ class Linear(_Bounded):
     """A straight line: θ_max up to ``start``, θ_min from ``start + duration`` on."""
 
     kind: ClassVar[str] = "linear"
+    least: ClassVar[Mapping[str, int]] = {"duration": 1}
 
     duration: int = 10
     """Ticks of the clock from the first value to the last."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._demand(self.duration >= 1, "duration", "at least 1")
 
     def _after(self, elapsed: int) -> float:
         left = max(0, self.duration - elapsed)
@@ -215,13 +213,10 @@ class Cyclic(_Bounded):
     """
 
     kind: ClassVar[str] = "cyclic"
+    least: ClassVar[Mapping[str, int]] = {"period": 1}
 
     period: int = 20
     """Ticks of the clock from one largest value to the next."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._demand(self.period >= 1, "period", "at least 1")
 
     def _after(self, elapsed: int) -> float:
         # The remainder makes the cycle repeat exactly, however large the clock is.
@@ -240,6 +235,7 @@ class RandomWalk(_Bounded):
     """
 
     kind: ClassVar[str] = "random_walk"
+    least: ClassVar[Mapping[str, int]] = {"scale": 0}
 
     initial: float = 2.0
     """Value of θ before the walk begins, between the bounds."""
@@ -250,7 +246,6 @@ class RandomWalk(_Bounded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._demand(self.scale >= 0, "scale", "at least 0")
         inside = self.theta_min <= self.initial <= self.theta_max
         self._demand(inside, "initial", "between theta_min and theta_max")
 
@@ -271,14 +266,14 @@ class Geometric(_Bounded):
     """A constant loss per tick: θ_n = max(θ_max·ratio^max(0, n−start), θ_min)."""
 
     kind: ClassVar[str] = "geometric"
+    # A negative value would grow towards 0, out of its bounds.
+    least: ClassVar[Mapping[str, int]] = {"theta_min": 0}
 
     ratio: float = 0.9
     """Factor by which θ shrinks with every tick, above 0 and at most 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A negative value would grow towards 0, out of its bounds.
-        self._demand(self.theta_min >= 0, "theta_min", "at least 0")
         self._demand(0 < self.ratio <= 1, "ratio", "above 0 and at most 1")
 
     def _after(self, elapsed: int) -> float:
@@ -294,13 +289,10 @@ class Logarithmic(_Bounded):
     """
 
     kind: ClassVar[str] = "logarithmic"
+    least: ClassVar[Mapping[str, int]] = {"rate": 0}
 
     rate: float = 0.2
     """What θ loses while the elapsed time grows by a factor of e, at least 0."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._demand(self.rate >= 0, "rate", "at least 0")
 
     def _after(self, elapsed: int) -> float:
         return max(self.theta_max - self.rate * math.log1p(elapsed), self.theta_min)
