@@ -1,34 +1,6 @@
 """Studies: a figure or a sweep as data, expanded into runs.
 
-name = "gp_pendulum"
-title = "…"
-summary = "what it shows"
-task = "pendulum"
-methods = ["sombrl", "r-ombrl", "sw-ombrl"]
-seeds = [0, 1, 2, 3, 4]
-
-[settings]                  # of every run, over the task's own
-episodes = 30
-forget_after = 5            # H and w of the methods that forget
-
-[presets.laptop]            # optional: settings to choose from, by --preset
-agent = { sac = { hidden = [64, 64] } }
-
-[[variants]]                # optional: each multiplies the methods it names
-name = "w3"
-methods = ["sw-ombrl"]
-settings = { forgetting = { window = 3 } }
-task = "hopper"             # optional: another task than the study's
-presets.laptop = { episodes = 20 }  # optional: what a preset means for it
-
-[[variants]]                # a forgetting rule by its import path
-name = "triggered"
-methods = ["sombrl"]
-settings = { forgetting = { kind = "my_module:MyRule", threshold = 2.0 } }
-
-[engine]                    # optional: what a run needs of a cluster, and where that is
-resources = { cores = 2, memory_gb = 4 }
-slurm = { partition = "cpu" }
+``docs/studies.md`` has every key of a study's file.
 """
 
 import re
