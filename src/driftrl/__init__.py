@@ -13,29 +13,23 @@ __version__ = "0.2.0.dev0"
 
 register()
 
+_RULES = ("Adaptive", "Doubling", "Event", "Evidence", "ForgettingRule", "Hindsight")
 # Where the public names live; they are imported, with JAX, when they are first used.
 _HOMES = {
-    "Adaptive": "driftrl.memory.forgetting",
-    "Doubling": "driftrl.memory.forgetting",
-    "Event": "driftrl.memory.forgetting",
-    "Evidence": "driftrl.memory.forgetting",
-    "ForgettingRule": "driftrl.memory.forgetting",
-    "Hindsight": "driftrl.memory.forgetting",
-    "KeepAll": "driftrl.memory.forgetting",
-    "Reset": "driftrl.memory.forgetting",
+    **dict.fromkeys(
+        (*_RULES, "KeepAll", "Reset", "Window"), "driftrl.memory.forgetting"
+    ),
     "RunConfig": "driftrl.config.run",
     "Session": "driftrl.training.session",
     "TaskFunctions": "driftrl.agents.rollouts",
-    "Window": "driftrl.memory.forgetting",
     "compare": "driftrl.analysis.compare",
     "configure": "driftrl.envs.tasks",
     "custom_task": "driftrl.envs.custom",
     "freeze": "driftrl.envs.drifting",
-    "import_log": "driftrl.training.logs",
+    **dict.fromkeys(("import_log", "read_log"), "driftrl.training.logs"),
     "load": "driftrl.analysis.load",
     "make_env": "driftrl.envs.drifting",
     "plot": "driftrl.analysis.plots",
-    "read_log": "driftrl.training.logs",
     "regret": "driftrl.analysis.regret",
     "report": "driftrl.analysis.report",
     "run": "driftrl.training.loop",
