@@ -13,12 +13,13 @@ __version__ = "0.2.0.dev0"
 
 register()
 
-_RULES = ("Adaptive", "Doubling", "Event", "Evidence", "ForgettingRule", "Hindsight")
+_FORGETTING = (
+    *("Adaptive", "Doubling", "Event", "Evidence", "ForgettingRule"),
+    *("Hindsight", "KeepAll", "Reset", "Window"),
+)
 # Where the public names live; they are imported, with JAX, when they are first used.
 _HOMES = {
-    **dict.fromkeys(
-        (*_RULES, "KeepAll", "Reset", "Window"), "driftrl.memory.forgetting"
-    ),
+    **dict.fromkeys(_FORGETTING, "driftrl.memory.forgetting"),
     "RunConfig": "driftrl.config.run",
     "Session": "driftrl.training.session",
     "TaskFunctions": "driftrl.agents.rollouts",

@@ -212,8 +212,14 @@ def _load(path: Path, kind: Any) -> Any:
             arrays = [stored[f"{name}_{n}"].astype(np.float64) for n in layers]
             fields[part] = tuple(arrays)
         learned = kind(**fields)
-        if isinstance(learned, Model):
-            _try(learned)
+        if isinstance(learned, Model):  # a policy checks itself
+            states = len(learned.spread) - 1
+            actions = learned.weights[0].shape[1] - states
+            made = learned(np.zeros(states), np.zeros(actions))
+            if not all(np.isfinite(part).all() for part in made):
+                raise ValueError("some of its numbers are not finite")
+            if made.epistemic_std.shape != (states,):
+                raise ValueError("its layers do not fit one another")
         return learned
     # Whatever a damaged archive makes zipfile and NumPy raise: of a dozen kinds.
     except Exception as error:
@@ -223,15 +229,6 @@ def _load(path: Path, kind: Any) -> Any:
             f"{path} is no {kind.__name__.lower()} of driftrl, or it is damaged "
             f"({reason}); export it again."
         ) from error
-
-
-def _try(model: Model) -> None:
-    states = len(model.spread) - 1
-    made = model(np.zeros(states), np.zeros(model.weights[0].shape[1] - states))
-    if not all(np.isfinite(part).all() for part in made):
-        raise ValueError("some of its numbers are not finite")
-    if made.epistemic_std.shape != (states,):
-        raise ValueError("its layers do not fit one another")
 
 
 def read_arrays(content: bytes) -> dict[str, np.ndarray]:

@@ -74,7 +74,9 @@ def _import(module_name: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and _names(error.name, module_name):
+        # The module itself, or a package it is in.
+        is_missing = f"{module_name}.".startswith(f"{getattr(error, 'name', None)}.")
+        if isinstance(error, ModuleNotFoundError) and is_missing:
             raise InputError(
                 f"There is no module {module_name!r}. Install it, or start in the "
                 f"directory of its file, or name that directory in {SEARCH_VARIABLE}."
@@ -83,11 +85,6 @@ def _import(module_name: str) -> Any:
             f"Importing the module {module_name!r} failed: "
             f"{type(error).__name__}: {error}"
         ) from error
-
-
-def _names(missing: str | None, module_name: str) -> bool:
-    """Return whether the missing module is the wanted one or a package it is in."""
-    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
 
 
 def _no_such_name(module_name: str, name: str) -> str:

@@ -153,13 +153,8 @@ class ReplayCache:
 
     def append(self, transition: Transition) -> DeviceReplay:
         """Return the replay with one more transition, which is in no data yet."""
-        columns = (
-            transition.obs,
-            transition.action,
-            transition.reward,
-            transition.next_obs,
-            transition.terminated,
-        )
+        step = transition
+        columns = (step.obs, step.action, step.reward, step.next_obs, step.terminated)
         row = Batch(*(jnp.asarray(np.asarray(c, np.float32)[None]) for c in columns))
         origin, self._origin = self._origin, None
         self._write(row, 1)

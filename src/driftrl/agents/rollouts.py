@@ -259,23 +259,20 @@ def required_functions(
     config: EnsembleAgentConfig, functions: TaskFunctions
 ) -> TaskFunctions:
     """Keep only the task functions that the config asks for."""
-    settings = config.imagination
-    require(
-        settings.termination != "known" or functions.termination is not None,
-        "agent.imagination.termination = 'known' needs a termination function, and "
-        "this task has none. Choose 'learned' if it can terminate, or 'absent' if it "
-        "never does.",
-    )
-    require(
-        settings.reward != "known" or functions.reward is not None,
-        "agent.imagination.reward = 'known' needs a reward function, and this task has "
-        "none. Choose 'learned'.",
-    )
-    return TaskFunctions(
-        termination=functions.termination if settings.termination == "known" else None,
-        reward=functions.reward if settings.reward == "known" else None,
-        next_obs=functions.next_obs,
-    )
+    instead = {
+        "termination": "'learned' if it can terminate, or 'absent' if it never does",
+        "reward": "'learned'",
+    }
+    for name, choices in instead.items():
+        if getattr(config.imagination, name) != "known":
+            functions = functions._replace(**{name: None})
+            continue
+        require(
+            getattr(functions, name) is not None,
+            f"agent.imagination.{name} = 'known' needs a {name} function, and this "
+            f"task has none. Choose {choices}.",
+        )
+    return functions
 
 
 def check_functions(

@@ -213,10 +213,12 @@ def aggregate_scores(
     resamples: int = RESAMPLES,
 ) -> polars.DataFrame:
     """Return the aggregates of each method; always with the same random streams."""
-    # A separate random stream for each method: they are drawn independently.
+    # Seeds are drawn with replacement, on each problem as many as there are, and from a
+    # separate random stream for each method: they are independent.
     drawn = {
-        name: _resampled(strata, resamples, np.random.default_rng([0, index]))
+        name: [one[rng.integers(0, len(one), (resamples, len(one)))] for one in strata]
         for index, (name, strata) in enumerate(scores.items())
+        for rng in [np.random.default_rng([0, index])]
     }
     rows: list[dict[str, Any]] = []
 
@@ -249,13 +251,6 @@ def aggregate_scores(
         estimate("improvement", better, *pair)
     table = polars.DataFrame(rows, infer_schema_length=None)
     return table.cast({polars.Null: polars.Float64})  # columns without a number
-
-
-def _resampled(
-    strata: Strata, resamples: int, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Draw seeds with replacement, on each problem as many as there are."""
-    return [one[rng.integers(0, len(one), (resamples, len(one)))] for one in strata]
 
 
 def _pooled(strata: Strata) -> Float[np.ndarray, "*R K"]:

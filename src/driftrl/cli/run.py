@@ -90,20 +90,16 @@ def main(argv: list[str]) -> int:
                 session = Session(config, out, **continued, warn=warn)
                 _learn_on(robot, session, on_episode)
             else:
-                _warn_of_assumed_length(config)
+                is_assumed = is_custom(config.task) and not config.continuing
+                is_assumed &= config.environment.sim_steps == STEPS
+                if is_assumed and (notes := task_named(config.task).notes):
+                    warn(notes)
                 loop.run(config, out, **continued, on_episode=on_episode, warn=warn)
     except KeyboardInterrupt:
         warn(f"stopped. Finished episodes are in {out}; go on with --resume.")
         return 130
     print(f"Results are in {out}/episodes.jsonl")
     return 0
-
-
-def _warn_of_assumed_length(config: RunConfig) -> None:
-    is_assumed = is_custom(config.task) and config.environment.sim_steps == STEPS
-    is_assumed &= not config.continuing
-    if is_assumed and (notes := task_named(config.task).notes):
-        warn(notes)
 
 
 def _learn_on(robot: "RemoteEnv", session: Session, on_episode: OnEpisode) -> None:

@@ -10,7 +10,6 @@ import tyro
 from driftrl.cli.options import print_json, print_table
 from driftrl.errors import InputError, at_least
 from driftrl.records import CONFIG_FILE, load_runs
-from driftrl.theory.audit import Audit
 from driftrl.theory.audit import audit as audit_records
 from driftrl.theory.run_data import load_episodes, load_single_run, observation_size
 from driftrl.theory.window_selection import Problem, choose_window
@@ -110,7 +109,10 @@ def audit(
             documents.append({"run": run.label, "reason": str(error)})
         else:
             sentences += ["", *result.summary()] if single else []
-            rows.append([run.label, *_cells(result)])
+            share = f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})"
+            broken = f"{result.broken} of {len(result.predicted)}"
+            ratio = "∞" if result.ratio is None else f"{result.ratio:.1f}"
+            rows.append([run.label, share, broken, f"{result.sigma:.3g}", ratio])
             documents.append({"run": run.label, **result.document()})
     if json:
         print_json(documents[0] if single else documents)
@@ -119,15 +121,6 @@ def audit(
     print_table(columns, rows)
     for sentence in sentences:
         print(sentence)
-
-
-def _cells(result: Audit) -> list[str]:
-    return [
-        f"{result.coverage:.0%} ({result.low:.0%} to {result.high:.0%})",
-        f"{result.broken} of {len(result.predicted)}",
-        f"{result.sigma:.3g}",
-        "∞" if result.ratio is None else f"{result.ratio:.1f}",
-    ]
 
 
 main = {"choose": choose, "recommend": recommend, "audit": audit}

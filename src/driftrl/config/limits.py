@@ -103,9 +103,8 @@ class LimitsConfig:
         low, high = self.ends
         if not self.observes_action:
             return low, high
-        return (before - self.rate).clip(low, high), (before + self.rate).clip(
-            low, high
-        )
+        least, most = before - self.rate, before + self.rate
+        return least.clip(low, high), most.clip(low, high)
 
     def applied(self, before: Any, action: Any) -> Any:
         """Return the action that a choice of −1 to 1 is: from least to largest."""

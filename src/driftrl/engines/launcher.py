@@ -171,7 +171,9 @@ def run_all(
                     active.remove(run)
                 if ended is not None and ended.reason:
                     failures[run.config.name] = ended.reason
-                    _append(ended.reason, run.directory / LOG)
+                    if last_log_line(run.directory / LOG) != ended.reason:
+                        with open(run.directory / LOG, "a") as file:
+                            print(ended.reason, file=file)
             on_poll(failures)
     finally:
         engine.shutdown([run.job for run in active])
@@ -199,10 +201,3 @@ def _start(engine: Engine, batch: Sequence[RunConfig], out: Path) -> list[_Activ
         _ActiveRun(*run, job, now, episodes_done(run[1]))
         for run, job in zip(runs, jobs, strict=True)
     ]
-
-
-def _append(reason: str, log: Path) -> None:
-    """Append why a run failed to its log, unless it is there."""
-    if last_log_line(log) != reason:
-        with open(log, "a") as file:
-            print(reason, file=file)

@@ -173,7 +173,8 @@ class Stretch:
             usable = start
             while sum(self.rows[usable - 1 : newest - 1]) == 0:
                 usable -= 1
-            mean, variance = self._predict_newest(usable)
+            belief = posterior(self._robust.between(usable, newest), self._tolerance)
+            mean, variance = belief.predict(self._parts[-1][0])
             squared = (self._parts[-1][1] - mean) ** 2 / variance
             clipped = np.minimum(squared, _MOST_SQUARED)
             losses[start] = float(0.5 * (np.log(variance) + clipped).mean())
@@ -198,10 +199,6 @@ class Stretch:
         rho = 2 * math.log(2 * count * targets.shape[1] / failure)
         limit = math.sqrt(rho) * (epistemic + np.sqrt(belief.noise))
         return int((np.abs(targets - mean) > limit).any(axis=1).sum())
-
-    def _predict_newest(self, first: int) -> tuple[np.ndarray, np.ndarray]:
-        belief = posterior(self._robust.between(first, len(self)), self._tolerance)
-        return belief.predict(self._parts[-1][0])
 
 
 def _log_mean(logs: Sequence[float]) -> float:
@@ -237,10 +234,8 @@ def choose_span(losses: Sequence[Sequence[float]], least_gain: float) -> int | N
     prior[-1] = PRIOR_OF_ALL
     table = np.array(losses, dtype=np.float64).reshape(-1, count + 1)
     table = table[np.isfinite(table).all(axis=1)]
-    weights = fixed_share(table + least_gain * (np.arange(count + 1) < count), prior)[
-        -1
-    ]
-    if weights[-1] >= DOUBT:
+    handicap = least_gain * (np.arange(count + 1) < count)
+    *of_spans, of_all = fixed_share(table + handicap, prior)[-1]
+    if of_all >= DOUBT:
         return None
-    best = int(np.flatnonzero(weights[:-1] >= weights[:-1].max())[-1])
-    return SPANS[best]
+    return max(zip(of_spans, SPANS, strict=True))[1]

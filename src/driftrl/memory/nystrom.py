@@ -150,12 +150,8 @@ class Sums:
 
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
         """Return the sums over both data sets, or with −1 over what is left."""
-        return Sums(
-            self.gram + sign * other.gram,
-            self.cross + sign * other.cross,
-            self.square + sign * other.square,
-            self.count + sign * other.count,
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Sums(*(mine + sign * theirs for mine, theirs in pairs))
 
 
 class RunningSums:

@@ -146,8 +146,18 @@ class Learner:
         """Return the action in [−1, 1] for what was observed."""
         running = self._require_running("act")
         obs = self._checked(obs)
-        self._require_unfinished(running.transitions)
         step = len(running.transitions)
+        last = running.transitions[-1] if step else None
+        require(
+            last is None or not (last.terminated or last.truncated),
+            f"Episode {self.number} was terminated or truncated: end_episode() comes "
+            "next.",
+        )
+        require(
+            step < self._steps,
+            f"Episode {self.number} has had all its {self._steps} steps "
+            "(environment.sim_steps): end_episode() comes next.",
+        )
         key = key_for(self._seed, Purpose.ACTING, self.number, step)
         action, running.carry = running.policy.act(obs, running.carry, key=key)
         if self._varied:
@@ -179,8 +189,7 @@ class Learner:
         running = self._require_running("observe")
         if running.last is None:
             raise InputError("observe() was called without act() before it.")
-        before, chosen = running.last
-        applied = chosen
+        before, applied = running.last
         if action is not None:
             applied = self._checked_actions(np.array(action, np.float64))
         obs = self._checked(obs)
@@ -426,19 +435,6 @@ class Learner:
                 "end_episode() comes first."
             )
         return self._unlearned
-
-    def _require_unfinished(self, transitions: list[Transition]) -> None:
-        last = transitions[-1] if transitions else None
-        require(
-            last is None or not (last.terminated or last.truncated),
-            f"Episode {self.number} was terminated or truncated: end_episode() comes "
-            "next.",
-        )
-        require(
-            len(transitions) < self._steps,
-            f"Episode {self.number} has had all its {self._steps} steps "
-            "(environment.sim_steps): end_episode() comes next.",
-        )
 
     def _require_running(self, called: str) -> _Running:
         if self._running is None:

@@ -416,7 +416,9 @@ def require_same_run(
         return None  # without versions it was written by hand: don't replace it
     stored = read_config(path)
     differing = differences(to_dict(stored), to_dict(config))
-    if differing and not (resume and _is_only_longer(differing)):
+    is_longer = [change.path for change in differing] == ["episodes"]
+    is_longer = is_longer and differing[0].old < differing[0].new
+    if differing and not (resume and is_longer):
         is_another = any(each.path in _IDENTITY for each in differing)
         require(
             resume and change and not is_another,
@@ -452,12 +454,6 @@ def require_same_version(path: Path) -> None:
 
 def _joined(differing: Sequence[Difference]) -> str:
     return "; ".join(map(str, differing))
-
-
-def _is_only_longer(differing: Sequence[Difference]) -> bool:
-    """Return whether more episodes are the only difference."""
-    only_length = [change.path for change in differing] == ["episodes"]
-    return only_length and differing[0].old < differing[0].new
 
 
 def _take_lock(path: Path) -> int:
