@@ -202,8 +202,7 @@ class Run:
     """One run as it lies on the disk: its configuration and its rows so far."""
 
     directory: Path
-    config: dict[str, Any]
-    """Contents of ``config.toml``, nested as there."""
+    config: dict[str, Any]  # Contents of ``config.toml``, nested as there
     records: tuple[EpisodeRecord, ...]
 
     @property

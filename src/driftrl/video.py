@@ -222,16 +222,11 @@ def check_video(config: RunConfig) -> float:
 class Played:
     """One rollout of a run's newest policy."""
 
-    learned: int
-    """Episodes before the checkpoint of the policy."""
-    theta: float | None
-    """None where it is unknown."""
-    value: float
-    """Its return."""
-    video: Path | None
-    """None if there is no video."""
-    unfilmed: str | None = None
-    """Why there is none."""
+    learned: int  # Episodes before the checkpoint of the policy
+    theta: float | None  # None where it is unknown
+    value: float  # Its return
+    video: Path | None  # None if there is no video
+    unfilmed: str | None = None  # Why there is none
 
 
 def play(

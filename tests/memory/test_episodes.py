@@ -131,7 +131,7 @@ def test_released_episodes_are_read_again(tmp_path: Path) -> None:
     memory, loaded = _filled(4, 1, 7), EpisodeMemory(3, 2)
     for number in (1, 2):
         save_episode(tmp_path, number, memory.episode(number))
-    loaded.attach(tmp_path, memory.history[:2])
+    loaded.attach(tmp_path, [EpisodeSummary(4), EpisodeSummary(1)])
     loaded.append(memory.episode(3))  # has no file yet
     loaded.release(before=3)
     _assert_equal(loaded.since(1), memory.since(1))

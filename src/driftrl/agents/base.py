@@ -150,8 +150,7 @@ class Policy(Protocol):
 class Agent(Protocol):
     """Learns policies."""
 
-    precision: Precision
-    """The precision in which it reads data."""
+    precision: Precision  # The precision in which it reads data
 
     def initial_state(self, *, key: Key[Array, ""]) -> State:
         """Return the state before the first episode."""

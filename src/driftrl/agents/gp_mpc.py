@@ -83,8 +83,7 @@ class GPAgentState:
     """Everything that the agent learns."""
 
     model: GPState
-    optimism: float
-    """λ of the policy of this state."""
+    optimism: float  # λ of the policy of this state
 
 
 class GPAgent(Agent):

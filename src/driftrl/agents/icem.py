@@ -24,12 +24,9 @@ Objective = Callable[[Actions], Float[Array, ""]]
 class Plan(NamedTuple):
     """The result of planning, and the start of the next search."""
 
-    mean: Float[Array, "H A"]
-    """Centre of the search: the best sequence found."""
-    elites: Float[Array, "K H A"]
-    """The best sequences found, best first."""
-    value: Float[Array, ""]
-    """Objective of the best sequence."""
+    mean: Float[Array, "H A"]  # Centre of the search: the best sequence found
+    elites: Float[Array, "K H A"]  # The best sequences found, best first
+    value: Float[Array, ""]  # Objective of the best sequence
 
 
 def initial_plan(config: ICEMConfig, action_size: int) -> Plan:

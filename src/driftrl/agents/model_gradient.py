@@ -60,27 +60,20 @@ class World(NamedTuple):
 
     step: WorldStep
     terminated: Termination
-    reward: Reward | None
-    """None where the model predicts it."""
-    weight: Float[Array, ""]
-    """λ."""
-    normalise: Callable[[Array], Array]
-    """Observation ↦ what actor and critics take."""
+    reward: Reward | None  # None where the model predicts it
+    weight: Float[Array, ""]  # λ
+    normalise: Callable[[Array], Array]  # Observation ↦ what actor and critics take
 
 
 class Imagined(NamedTuple):
     """What a policy meets in K imagined steps, from every start state."""
 
-    actions: Float[Array, "B A"]
-    """The first ones."""
-    soft: Float[Array, "K B"]
-    """ρ_k."""
-    alive: Float[Array, "K1 B"]
-    """m_0 … m_K."""
+    actions: Float[Array, "B A"]  # The first ones
+    soft: Float[Array, "K B"]  # ρ_k
+    alive: Float[Array, "K1 B"]  # m_0 … m_K
     log_prob: Float[Array, "K1 B"]
     bonus: Float[Array, "K B"]
-    last_obs: Float[Array, "B S"]
-    """Normalised."""
+    last_obs: Float[Array, "B S"]  # Normalised
     last_actions: Float[Array, "B A"]
 
 

@@ -109,8 +109,7 @@ def check_bonus(name: str, prediction: PyTree) -> None:
 class WeightState(eqx.Module):
     """λ and the optimiser that tunes it; a pytree of arrays."""
 
-    log_weight: Float[Array, ""]
-    """log λ."""
+    log_weight: Float[Array, ""]  # log λ
     optimiser: PyTree
 
     @property

@@ -65,10 +65,8 @@ class TanhNormal(eqx.Module):
     longer determines u, while the right-hand side stays exact.
     """
 
-    mean: Float[Array, " A"]
-    """μ."""
-    log_std: Float[Array, " A"]
-    """log σ."""
+    mean: Float[Array, " A"]  # μ
+    log_std: Float[Array, " A"]  # log σ
 
     def sample(
         self, noise: Float[Array, " A"]
@@ -116,10 +114,8 @@ class Metrics(NamedTuple):
 
     critic_loss: Float[Array, ""]
     actor_loss: Float[Array, ""]
-    q: Float[Array, ""]
-    """Mean of the critics on the batch."""
-    entropy: Float[Array, ""]
-    """Mean of −log π at the policy's actions."""
+    q: Float[Array, ""]  # Mean of the critics on the batch
+    entropy: Float[Array, ""]  # Mean of −log π at the policy's actions
 
 
 def no_metrics() -> Metrics:

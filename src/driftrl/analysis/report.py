@@ -303,9 +303,7 @@ def _render(
 ) -> str:
     frame = results.frame
     single = sources[0] if len(sources) == 1 else None
-    styles = method_styles(
-        dict.fromkeys(method for section in sections for method in section.methods)
-    )
+    methods = dict.fromkeys(name for section in sections for name in section.methods)
     comparison = aggregate(frame)
     cards = [card for section in sections for card in section.cards]
     runs = [run for section in sections for run in section.runs]
@@ -318,18 +316,15 @@ def _render(
         "runs": [{key: run[key] for key in shown} for run in runs],
     }
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    counts = frame.unique("directory")["study"].value_counts()
     not_started = [run.label for run in results.runs if not run.records]
     context = {
-        "title": sources[0]["title"]
-        if single
-        else ", ".join(s["name"] for s in sources),
-        "description": sources[0]["description"] if single else "",
+        "title": single["title"] if single else ", ".join(s["name"] for s in sources),
+        "description": single["description"] if single else "",
         "sources": sources,
-        "run_counts": dict(
-            frame.unique("directory")["study"].value_counts().iter_rows()
-        ),
+        "run_counts": dict(counts.iter_rows()),
         "problems": sections,
-        "styles": styles,
+        "styles": method_styles(methods),
         "notes": results.notes,
         "not_started": first_few([*results.not_started, *not_started]),
         "comparison": comparison,

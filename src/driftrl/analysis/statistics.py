@@ -35,11 +35,9 @@ class Estimate:
 
     values: Float[np.ndarray, " K"]
     mean: float
-    stderr: float
-    """Standard error of the mean, NaN with a single seed."""
+    stderr: float  # Standard error of the mean, NaN with a single seed
     bootstrap: Interval
-    student: Interval
-    """Student's t: the one to decide with."""
+    student: Interval  # Student's t: the one to decide with
 
 
 def estimate_mean(values: Float[np.ndarray, " K"]) -> Estimate:

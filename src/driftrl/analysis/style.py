@@ -71,8 +71,7 @@ class MethodStyle:
 
     name: str
     colour: str
-    dash: str
-    """Line style in Matplotlib's names; tells methods apart without colour."""
+    dash: str  # Line style in Matplotlib's names; tells methods apart without colour
 
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.

@@ -119,8 +119,7 @@ class _ActiveRun:
     config: RunConfig
     directory: Path
     job: Job
-    since: float
-    """When its last episode ended, or when it began."""
+    since: float  # When its last episode ended, or when it began
     episodes: int
     losses: int = 0
 

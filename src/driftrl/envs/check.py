@@ -46,13 +46,10 @@ class Report:
     """The result of a check."""
 
     name: str
-    errors: tuple[str, ...]
-    """What must be fixed before it can be learned."""
-    warnings: tuple[str, ...]
-    """What does not prevent learning, but should be known."""
+    errors: tuple[str, ...]  # What must be fixed before it can be learned
+    warnings: tuple[str, ...]  # What does not prevent learning, but should be known
     facts: dict[str, str]
-    settings: dict[str, Any]
-    """What a run would assume."""
+    settings: dict[str, Any]  # What a run would assume
 
     @property
     def ok(self) -> bool:

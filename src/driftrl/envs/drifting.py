@@ -67,19 +67,9 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.render_mode = plant.render_mode
 
     @property
-    def theta(self) -> float:
-        """θ of the running episode, or of its last step; NaN if it is unknown."""
-        return self._theta
-
-    @property
     def ignores_place(self) -> bool:
         """Whether a custom environment goes by no number of the episode."""
-        return not self._thetas and getattr(self._plant, "ignores_place", False)
-
-    @property
-    def thetas(self) -> dict[str, float]:
-        """All drifting parameters of the running episode, by name."""
-        return dict(self._thetas)
+        return not self.thetas and getattr(self._plant, "ignores_place", False)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -87,7 +77,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Advance the clock by one episode, or set it, and apply θ_n."""
         clock = self._begin(seed, options or {})
         obs, info = self._plant.reset(seed=seed, options=clock)
-        return obs, {**info, "theta": self._theta}
+        return obs, {**info, "theta": self.theta}
 
     def _begin(self, seed: int | None, options: dict[str, Any]) -> dict[str, int]:
         self._episode = options.get("episode", self._episode + 1)
@@ -101,11 +91,13 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def _apply_drift(self) -> None:
         now = max(1, self._episode) if self._clock == "episodes" else self._decisions
         now -= now % self._every if self._every else 0
-        self._thetas = {
+        self.thetas = {
             name: value_at(schedule, now) for name, schedule in self._schedules.items()
         }
-        self._theta = next(iter(self._thetas.values()), math.nan)
-        self._plant.set_parameters(self._thetas)
+        """All drifting parameters of the running episode, by name."""
+        self.theta = next(iter(self.thetas.values()), math.nan)
+        """θ of the running episode, or of its last step; NaN if it is unknown."""
+        self._plant.set_parameters(self.thetas)
 
     def step(self, action: np.ndarray) -> StepResult:
         """Step the plant, at θ of the reset or of this step."""
@@ -113,7 +105,7 @@ class DriftingEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             self._apply_drift()
         obs, reward, terminated, truncated, info = self._plant.step(action)
         self._decisions += 1
-        info["theta"] = self._theta
+        info["theta"] = self.theta
         return obs, reward, terminated, truncated, info
 
     def render(self) -> Any:
@@ -174,7 +166,7 @@ class ContinuingEnv(DriftingEnv):
             self._plant.set_state(state)
             self._plant.reseed(int(self.np_random.integers(2**31)))
         self._state = None
-        return self._obs, {"theta": self._theta}
+        return self._obs, {"theta": self.theta}
 
     def step(self, action: np.ndarray) -> StepResult:
         """Step the plant; the last step of a segment is truncated."""

@@ -63,7 +63,8 @@ class EpisodeMemory:
         self, state_size: int, action_size: int, precision: Precision = np.float64
     ) -> None:
         """Make an empty memory for states and actions of these sizes."""
-        self._sizes = (state_size, action_size)
+        self.sizes = (state_size, action_size)
+        """Numbers of states and of actions."""
         self._history: list[EpisodeSummary] = []
         self._bounds = [0]  # transitions before every episode, and before the next
         self._held = self._before = 0  # transitions before those held, and the arrays
@@ -77,19 +78,9 @@ class EpisodeMemory:
         return len(self._bounds) - 1
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of states and of actions."""
-        return self._sizes
-
-    @property
     def lengths(self) -> tuple[int, ...]:
         """Number of transitions of every episode, also of those released."""
         return tuple(end - start for start, end in pairwise(self._bounds))
-
-    @property
-    def history(self) -> tuple[EpisodeSummary, ...]:
-        """What is known of every episode, also of those released."""
-        return tuple(self._history)
 
     @property
     def evidence(self) -> Evidence:
@@ -183,8 +174,8 @@ class EpisodeMemory:
     ) -> None:
         sizes = (episode.obs.shape[1], episode.actions.shape[1])
         require(
-            sizes == self._sizes and len(episode) > 0,
-            f"An episode must have transitions of {self._sizes} states and actions; "
+            sizes == self.sizes and len(episode) > 0,
+            f"An episode must have transitions of {self.sizes} states and actions; "
             f"received {len(episode)} of {sizes}.",
         )
         rows = slice(place, place + len(episode))
@@ -198,7 +189,7 @@ class EpisodeMemory:
 
         Room that is not used yet costs no memory: the system gives it page by page.
         """
-        states, actions = self._sizes
+        states, actions = self.sizes
         shapes = ((states,), (actions,), (), (states,))
         count = max(2 * needed, _LEAST_ROOM)
         arrays = {

@@ -50,8 +50,7 @@ class Features:
     length_scales: Float[np.ndarray, " D"]
     landmarks: Float[np.ndarray, "R D"]
     factor: Float[np.ndarray, "R R"]
-    rows: int = _MAX_ROWS
-    """Transitions of an episode that are used, evenly spaced."""
+    rows: int = _MAX_ROWS  # Transitions of an episode that are used, evenly spaced
 
     def of(self, episode: Episode) -> Part:
         """Return φ of an episode, and its normalised changes."""
@@ -134,14 +133,10 @@ def _evenly(size: int, most: int) -> np.ndarray:
 class Sums:
     """Sufficient statistics of a data set of n points."""
 
-    gram: Float[np.ndarray, "F F"]
-    """A = Σφφᵀ."""
-    cross: Float[np.ndarray, "F S"]
-    """b = Σφyᵀ."""
-    square: Float[np.ndarray, " S"]
-    """Σy², output by output."""
-    count: float
-    """n."""
+    gram: Float[np.ndarray, "F F"]  # A = Σφφᵀ
+    cross: Float[np.ndarray, "F S"]  # b = Σφyᵀ
+    square: Float[np.ndarray, " S"]  # Σy², output by output
+    count: float  # n
 
     @classmethod
     def of(cls, phi: Float[np.ndarray, "T F"], y: Float[np.ndarray, "T S"]) -> Self:
@@ -192,18 +187,12 @@ class Belief:
 class Spectrum(NamedTuple):
     """A data set along the eigenvectors of its A = QΛQᵀ, for every noise level κ."""
 
-    values: Float[np.ndarray, "F 1"]
-    """Λ."""
-    basis: Float[np.ndarray, "F F"]
-    """Q."""
-    along: Float[np.ndarray, "F S"]
-    """b̃ = Qᵀb."""
-    left: Float[np.ndarray, "S K"]
-    """Σy² − Σ b̃²/(Λ+κ), what is not explained."""
-    penalty: Float[np.ndarray, " K"]
-    """Σ log(1 + Λ/κ)."""
-    size: float
-    """n."""
+    values: Float[np.ndarray, "F 1"]  # Λ
+    basis: Float[np.ndarray, "F F"]  # Q
+    along: Float[np.ndarray, "F S"]  # b̃ = Qᵀb
+    left: Float[np.ndarray, "S K"]  # Σy² − Σ b̃²/(Λ+κ), what is not explained
+    penalty: Float[np.ndarray, " K"]  # Σ log(1 + Λ/κ)
+    size: float  # n
 
 
 def spectrum(sums: Sums) -> Spectrum:

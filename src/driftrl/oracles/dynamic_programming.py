@@ -40,8 +40,7 @@ class Trajectory(NamedTuple):
     """
 
     actions: Float[Array, "*B D"]
-    states: PendulumState
-    """Angles and speeds, each of the shape of ``actions``."""
+    states: PendulumState  # Angles and speeds, each of the shape of ``actions``
     value: Float[Array, "*B"]
 
 
@@ -167,10 +166,8 @@ def _backup(
 class Values(NamedTuple):
     """V on P angles from −π on and W speeds from −MAX_SPEED to MAX_SPEED."""
 
-    whole: Float[Array, "P W"]
-    """V_D, the best return of the whole episode."""
-    rest: Float[Array, "D P W"]
-    """V_0 … V_{D−1}."""
+    whole: Float[Array, "P W"]  # V_D, the best return of the whole episode
+    rest: Float[Array, "D P W"]  # V_0 … V_{D−1}
 
 
 @partial(jax.jit, static_argnames=("grid", "repeat", "steps"))

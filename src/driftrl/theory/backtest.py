@@ -40,14 +40,10 @@ class SpanScore:
     """Result of one span over the tested episodes."""
 
     span: int
-    error: float
-    """Mean error, in standard deviations of the changes."""
-    worse: float
-    """Mean of the paired difference to the best span."""
-    standard_error: float
-    """Of that mean; 0 for the best."""
-    coverage: float
-    """Mean share within μ ± 2σ, 95 % if calibrated."""
+    error: float  # Mean error, in standard deviations of the changes
+    worse: float  # Mean of the paired difference to the best span
+    standard_error: float  # Of that mean; 0 for the best
+    coverage: float  # Mean share within μ ± 2σ, 95 % if calibrated
 
     @property
     def as_good(self) -> bool:

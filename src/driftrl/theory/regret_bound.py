@@ -84,10 +84,8 @@ def performance_difference_bound(
 class RegretTerms:
     """A regret bound as its two terms."""
 
-    learning: Float[np.ndarray, "..."]
-    """What is paid for not knowing the dynamics yet."""
-    drift: Float[np.ndarray, "..."]
-    """What is paid for data of older dynamics."""
+    learning: Float[np.ndarray, "..."]  # What is paid for not knowing the dynamics yet
+    drift: Float[np.ndarray, "..."]  # What is paid for data of older dynamics
 
     @property
     def total(self) -> Float[np.ndarray, "..."]:

@@ -60,14 +60,11 @@ class Constants:
     steps: int
     outputs: int
     dimension: int
-    gain: float
-    """Information gain of the data at hand, averaged over outputs."""
+    gain: float  # Information gain of the data at hand, averaged over outputs
     variation: float
-    rkhs_bound: float
-    """The largest norm of an output."""
+    rkhs_bound: float  # The largest norm of an output
     noise: float
-    reward_max: float
-    """Range of the rewards: the bound counts them from 0."""
+    reward_max: float  # Range of the rewards: the bound counts them from 0
 
 
 @dataclass(frozen=True)

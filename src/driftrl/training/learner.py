@@ -408,17 +408,12 @@ class Learner:
         online = self._agent.begin_online(self._retained)
         if online is None:
             return
-        for index in range(len(episode)):
-            ended = episode.terminated and index == len(episode) - 1
-            step = Transition(
-                episode.obs[index],
-                episode.actions[index],
-                float(episode.rewards[index]),
-                episode.next_obs[index],
-                terminated=ended,
-                truncated=False,
-            )
-            key = key_for(self._seed, Purpose.LEARNING, self.number, index + 1)
+        columns = (episode.obs, episode.actions, episode.rewards, episode.next_obs)
+        for count, row in enumerate(zip(*columns, strict=True), start=1):
+            obs, action, reward, next_obs = row
+            ended = episode.terminated and count == len(episode)
+            step = Transition(obs, action, float(reward), next_obs, ended, False)
+            key = key_for(self._seed, Purpose.LEARNING, self.number, count)
             self.state, online = self._agent.observe(self.state, online, step, key=key)
 
     def _require_learned(self) -> None:

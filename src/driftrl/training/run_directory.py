@@ -89,8 +89,7 @@ class Pending(NamedTuple):
 class Difference(NamedTuple):
     """A setting that differs between a stored run and the requested one."""
 
-    path: str
-    """Its dotted path."""
+    path: str  # Its dotted path
     old: Any
     new: Any
 
