@@ -11,26 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftrl import records
 from driftrl.errors import CorruptFile, InputError
-from driftrl.records import (
-    COLUMNS,
-    OPTIONAL,
-    RecordWriter,
-    encode_record,
-    load_runs,
-    read_records,
-    readable_records,
-    truncate_records,
-)
 from driftrl.types import EpisodeRecord
 from factories import record, run_of, write_run
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
-LINE = encode_record(record(2, return_executed=-123.456, coverage=0.95))
+LINE = records.encode_record(record(2, return_executed=-123.456, coverage=0.95))
 
 
 def write(path: Path, rows: list[EpisodeRecord]) -> Path:
-    with RecordWriter(path) as writer:
+    with records.RecordWriter(path) as writer:
         for row in rows:
             writer.append(row)
     return path
@@ -55,7 +46,11 @@ VALUES = {
 
 @given(
     st.fixed_dictionaries(
-        {name: VALUES[kind] for name, kind in COLUMNS.items() if name != "episode"}
+        {
+            name: VALUES[kind]
+            for name, kind in records.COLUMNS.items()
+            if name != "episode"
+        }
     )
 )
 def test_every_finite_record_reads_back_equal(
@@ -63,7 +58,7 @@ def test_every_finite_record_reads_back_equal(
 ) -> None:
     row = record(1, **columns)
     path = write(tmp_path_factory.mktemp("run") / "episodes.jsonl", [row])
-    assert read_records(path) == [row]
+    assert records.read_records(path) == [row]
 
 
 def test_a_row_is_one_line_with_every_column_in_order(tmp_path: Path) -> None:
@@ -71,18 +66,18 @@ def test_a_row_is_one_line_with_every_column_in_order(tmp_path: Path) -> None:
     path = write(tmp_path / "episodes.jsonl", rows)
     lines = path.read_text().splitlines()
     assert len(lines) == 2
-    usual = [name for name in COLUMNS if name not in OPTIONAL]
+    usual = [name for name in records.COLUMNS if name not in records.OPTIONAL]
     assert list(json.loads(lines[0])) == [*usual, "sum"]
-    full = json.loads(encode_record(record(1, violations=0, reach=0.0)))
-    assert list(full) == [*COLUMNS, "sum"]
+    full = json.loads(records.encode_record(record(1, violations=0, reach=0.0)))
+    assert list(full) == [*records.COLUMNS, "sum"]
     assert '"theta": 0.30000000000000004' in lines[0]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_json_cannot_say_is_written_as_null(tmp_path: Path, value: float) -> None:
     row = record(1, model_error=value, return_executed=value)
-    assert json.loads(encode_record(row))["model_error"] is None
-    read = read_records(write(tmp_path / "episodes.jsonl", [row]))[0]
+    assert json.loads(records.encode_record(row))["model_error"] is None
+    read = records.read_records(write(tmp_path / "episodes.jsonl", [row]))[0]
     assert read.model_error is None
     assert math.isnan(read.return_executed)
 
@@ -93,7 +88,7 @@ def test_an_unterminated_last_line_is_dropped_by_the_reader(tmp_path: Path) -> N
     second = whole.index(b"\n") + 1
     for cut in range(second, len(whole), 7):
         path.write_bytes(whole[:cut])
-        assert read_records(path) == [record(1)]
+        assert records.read_records(path) == [record(1)]
 
 
 def test_a_writer_removes_the_torn_line_before_it_appends(tmp_path: Path) -> None:
@@ -101,7 +96,7 @@ def test_a_writer_removes_the_torn_line_before_it_appends(tmp_path: Path) -> Non
     with path.open("ab") as file:
         file.write(LINE.encode()[:17])
     write(path, [record(2), record(3)])
-    assert read_records(path) == [record(1), record(2), record(3)]
+    assert records.read_records(path) == [record(1), record(2), record(3)]
 
 
 def test_a_full_disk_leaves_no_part_of_a_row(
@@ -117,7 +112,7 @@ def test_a_full_disk_leaves_no_part_of_a_row(
             raise OSError(28, "No space left on device")
         return real_write(file, data[:10])
 
-    with RecordWriter(path) as writer:
+    with records.RecordWriter(path) as writer:
         writer.append(record(1))
         before = path.read_bytes()
         with monkeypatch.context() as patch:
@@ -126,7 +121,7 @@ def test_a_full_disk_leaves_no_part_of_a_row(
                 writer.append(record(2))
         assert path.read_bytes() == before
         writer.append(record(2))
-    assert read_records(path) == [record(1), record(2)]
+    assert records.read_records(path) == [record(1), record(2)]
 
 
 def changed(**columns: Any) -> bytes:
@@ -162,12 +157,12 @@ def changed(**columns: Any) -> bytes:
 )
 def test_damage_is_reported_with_file_and_line(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "episodes.jsonl"
-    first, third = encode_record(record(1)), encode_record(record(3))
+    first, third = records.encode_record(record(1)), records.encode_record(record(3))
     path.write_bytes(first.encode() + b"\n" + damage + b"\n" + third.encode() + b"\n")
     with pytest.raises(CorruptFile, match="Line 2") as caught:
-        read_records(path)
+        records.read_records(path)
     assert len(str(caught.value)) < 500
-    readable, error = readable_records(path)
+    readable, error = records.readable_records(path)
     assert readable == [record(1)]
     assert isinstance(error, CorruptFile)
 
@@ -178,7 +173,7 @@ def test_records_of_other_versions_are_read(tmp_path: Path) -> None:
     old = {k: v for k, v in unsummed(LINE).items() if k not in (*later, "coverage")}
     path.write_text(json.dumps({**old, "episode": 1, "alpha": 0.2}) + "\n")
     expected = record(1, return_executed=-123.456, transitions=40)
-    assert read_records(path) == [expected]
+    assert records.read_records(path) == [expected]
 
 
 @given(total=st.integers(0, 6), data=st.data())
@@ -191,25 +186,25 @@ def test_truncation_keeps_the_first_rows_byte_for_byte(
     lines = path.read_bytes().splitlines(keepends=True)
     with path.open("ab") as file:
         file.write(b'{"episode": 9')
-    truncate_records(path, kept)
+    records.truncate_records(path, kept)
     assert path.read_bytes() == b"".join(lines[:kept])
     assert os.listdir(path.parent) == [path.name]
     inode = path.stat().st_ino
-    truncate_records(path, kept)  # nothing to do: not rewritten
+    records.truncate_records(path, kept)  # nothing to do: not rewritten
     assert path.stat().st_ino == inode
 
 
 def test_truncation_refuses_to_invent_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "episodes.jsonl", [record(1)])
     with pytest.raises(CorruptFile):
-        truncate_records(path, 2)
+        records.truncate_records(path, 2)
 
 
 def test_a_run_knows_what_it_is(tmp_path: Path) -> None:
     rows = [record(1), record(2)]
     model = {"noise_std": 0.01}
     settings = {"method": "sw-ombrl", "seed": 4, "episodes": 3, "model": model}
-    (run,) = load_runs(write_run(tmp_path / "anything", rows, **settings))
+    (run,) = records.load_runs(write_run(tmp_path / "anything", rows, **settings))
     assert (run.task, run.method, run.seed) == ("pendulum", "sw-ombrl", 4)
     assert (run.variant, run.label) == ("", "pendulum-sw-ombrl-s4")
     assert run.records == tuple(rows)
@@ -228,7 +223,7 @@ def test_a_study_is_every_run_in_it_sorted_by_method_and_seed(tmp_path: Path) ->
         write_run(tmp_path / f"{method}-s{seed}", method=method, seed=seed)
     (tmp_path / "study.toml").write_text("")
     (tmp_path / "report").mkdir()
-    runs = load_runs(tmp_path)
+    runs = records.load_runs(tmp_path)
     assert [(run.method, run.seed) for run in runs] == [
         ("keep", 1),
         ("sw", 2),
@@ -240,11 +235,11 @@ def test_a_study_is_every_run_in_it_sorted_by_method_and_seed(tmp_path: Path) ->
 def test_directories_without_runs_are_refused(tmp_path: Path) -> None:
     for directory in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(InputError):
-            load_runs(directory)
+            records.load_runs(directory)
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path):
         with pytest.raises(InputError):
-            load_runs(directory)
+            records.load_runs(directory)
 
 
 @pytest.mark.parametrize(
@@ -259,4 +254,4 @@ def test_directories_without_runs_are_refused(tmp_path: Path) -> None:
 def test_a_damaged_configuration_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(CorruptFile, match="config.toml"):
-        load_runs(tmp_path)
+        records.load_runs(tmp_path)

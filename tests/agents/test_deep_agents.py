@@ -14,40 +14,31 @@ from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.model_free import SACAgent
 from driftrl.agents.replay import DeviceReplay
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACAgentConfig,
-    SACConfig,
-    SoftResetConfig,
-)
+from driftrl.config import deep
 from driftrl.errors import EnvironmentFault, InputError
 from driftrl.models import ensemble
 from driftrl.types import Data, Episode, Transition
 from factories import same
 
-CONFIG = EnsembleAgentConfig(
+CONFIG = deep.EnsembleAgentConfig(
     policy_gradient="model",
-    model=EnsembleConfig(members=2, hidden=(8,), learning_rate=0.01),
-    imagination=ImaginationConfig(horizon=1),
-    optimism=DeepOptimismConfig(),
-    sac=SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
-    learning=LearningConfig(model_updates=2, policy_updates=3, learning_starts=6),
-    soft_reset=SoftResetConfig(),
+    model=deep.EnsembleConfig(members=2, hidden=(8,), learning_rate=0.01),
+    imagination=deep.ImaginationConfig(horizon=1),
+    optimism=deep.DeepOptimismConfig(),
+    sac=deep.SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
+    learning=deep.LearningConfig(model_updates=2, policy_updates=3, learning_starts=6),
+    soft_reset=deep.SoftResetConfig(),
 )
-MODEL_FREE = SACAgentConfig(CONFIG.sac, CONFIG.learning)
+MODEL_FREE = deep.SACAgentConfig(CONFIG.sac, CONFIG.learning)
 STEPWISE = replace(CONFIG, learning=replace(CONFIG.learning, when="step"))
 KEY = jax.random.key(1)
 STEPS = 5
-Config = EnsembleAgentConfig | SACAgentConfig
+Config = deep.EnsembleAgentConfig | deep.SACAgentConfig
 each_agent = pytest.mark.parametrize("config", [CONFIG, MODEL_FREE], ids=["mb", "sac"])
 
 
 def agent(config: Config = CONFIG, capacity: int = 20, steps: int = STEPS) -> Any:
-    if isinstance(config, SACAgentConfig):
+    if isinstance(config, deep.SACAgentConfig):
         return SACAgent((2, 1), config, capacity=capacity, steps=steps)
     return ModelBasedAgent((2, 1), config, capacity=capacity, steps=steps)
 
@@ -138,12 +129,12 @@ def test_the_deterministic_policy_takes_the_mode() -> None:
 def test_soft_resets_follow_the_rule_or_a_period(
     config: Config, period: int | None, number: int, turned_over: bool, due: bool
 ) -> None:
-    config = replace(config, soft_reset=SoftResetConfig(0.5, 0.5, period))
+    config = replace(config, soft_reset=deep.SoftResetConfig(0.5, 0.5, period))
     # Too little data to learn from: only the reset changes anything.
     found = learned(2, config, episode=number, turned_over=turned_over)
     assert same(found.policy.actor, start(config).policy.actor) != due
     assert agent(config).policy(found).metrics == {"soft_reset": due}
-    none = replace(config, soft_reset=SoftResetConfig(0.0, 0.0, period))
+    none = replace(config, soft_reset=deep.SoftResetConfig(0.0, 0.0, period))
     assert not learned(2, none, episode=number, turned_over=True).softly_reset
 
 
@@ -211,7 +202,7 @@ def test_missing_functions_and_wrong_bonuses_are_refused(wrong: Any) -> None:
         wrong = {"bonus": f"{__name__}:vector"}
     (value,) = wrong.values()
     with pytest.raises(InputError, match=value):
-        agent(replace(CONFIG, imagination=ImaginationConfig(**wrong)))
+        agent(replace(CONFIG, imagination=deep.ImaginationConfig(**wrong)))
 
 
 # ---- what is recorded --------------------------------------------------------------
@@ -239,7 +230,7 @@ def predictions(state: Any, rows: Data) -> list[Any]:
 def test_functions_without_a_gradient_are_refused(functions: Any) -> None:
     [known] = functions
     settings: Any = {known: "known"}
-    config = replace(CONFIG, imagination=ImaginationConfig(**settings))
+    config = replace(CONFIG, imagination=deep.ImaginationConfig(**settings))
     given = TaskFunctions(**functions)
     with pytest.raises(InputError, match=known):
         ModelBasedAgent((2, 1), config, capacity=8, steps=4, functions=given)

@@ -27,15 +27,7 @@ from driftrl.agents.model_free import train_steps
 from driftrl.agents.optimism import norm
 from driftrl.agents.replay import DeviceReplay, device_replay, statistics_of
 from driftrl.agents.rollouts import TaskFunctions
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACConfig,
-    SoftResetConfig,
-)
+from driftrl.config import deep
 from driftrl.errors import InputError
 from driftrl.models import ensemble
 from driftrl.models.ensemble import EnsemblePrediction, Statistics
@@ -43,19 +35,19 @@ from driftrl.types import Data
 from factories import same
 
 SIZES = (2, 1)
-CONFIG = EnsembleAgentConfig(
+CONFIG = deep.EnsembleAgentConfig(
     policy_gradient="critic",
-    model=EnsembleConfig(members=3, hidden=(8, 8), learning_rate=0.01),
-    imagination=ImaginationConfig(horizon=2),
-    optimism=DeepOptimismConfig(),
-    sac=SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
-    learning=LearningConfig(model_updates=1, policy_updates=3, learning_starts=4),
-    soft_reset=SoftResetConfig(),
+    model=deep.EnsembleConfig(members=3, hidden=(8, 8), learning_rate=0.01),
+    imagination=deep.ImaginationConfig(horizon=2),
+    optimism=deep.DeepOptimismConfig(),
+    sac=deep.SACConfig(hidden=(8, 8), batch_size=4, learning_rate=0.01),
+    learning=deep.LearningConfig(model_updates=1, policy_updates=3, learning_starts=4),
+    soft_reset=deep.SoftResetConfig(),
 )
 TUNED = replace(
     CONFIG,
     model=replace(CONFIG.model, separate_batches=True),
-    optimism=DeepOptimismConfig(rule="tuned", weight=2.0, learning_rate=0.1),
+    optimism=deep.DeepOptimismConfig(rule="tuned", weight=2.0, learning_rate=0.1),
 )
 THROUGH_MODEL = replace(
     CONFIG,
@@ -95,16 +87,16 @@ def turned(replay: DeviceReplay, start: int) -> DeviceReplay:
     return replay._replace(rows=rows, start=jnp.asarray(start, jnp.int32))
 
 
-def agent(config: EnsembleAgentConfig = CONFIG) -> ModelBasedAgent:
+def agent(config: deep.EnsembleAgentConfig = CONFIG) -> ModelBasedAgent:
     return ModelBasedAgent(SIZES, config, capacity=ROWS, steps=ROWS)
 
 
-def fresh(config: EnsembleAgentConfig = CONFIG) -> ModelBasedState:
+def fresh(config: deep.EnsembleAgentConfig = CONFIG) -> ModelBasedState:
     return agent(config).initial_state(key=jax.random.key(0))
 
 
 def trained(
-    config: EnsembleAgentConfig = CONFIG,
+    config: deep.EnsembleAgentConfig = CONFIG,
     replay: DeviceReplay | None = None,
     updates: int = 5,
     functions: TaskFunctions = TaskFunctions(),  # noqa: B008 - immutable
@@ -187,7 +179,10 @@ def test_what_is_known_is_imagined_exactly() -> None:
     """The second observation is the last action; it has no uncertainty either."""
     known = lambda obs, action, made: made.at[1].set(action[0])
     obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
-    for optimism in (DeepOptimismConfig(weight=0.0), DeepOptimismConfig(weight=1.0)):
+    for optimism in (
+        deep.DeepOptimismConfig(weight=0.0),
+        deep.DeepOptimismConfig(weight=1.0),
+    ):
         imagination = replace(THROUGH_MODEL.imagination, dynamics="member")
         config = replace(THROUGH_MODEL, optimism=optimism, imagination=imagination)
         model = agent(config).refresh(fresh(config), replay_of(6)).model
@@ -206,7 +201,7 @@ def test_imagined_states_have_the_noise_that_the_model_states(weight: float) -> 
     """But for what is known, the second observation."""
     known = lambda obs, action, made: made.at[1].set(action[0])
     imagination = replace(THROUGH_MODEL.imagination, dynamics="member", noise=True)
-    optimism = DeepOptimismConfig(weight=weight)
+    optimism = deep.DeepOptimismConfig(weight=weight)
     config = replace(THROUGH_MODEL, imagination=imagination, optimism=optimism)
     model = agent(config).refresh(fresh(config), replay_of(6)).model
     obs, actions = replay_of(6).rows.obs[:6], replay_of(6).rows.actions[:6]
@@ -230,7 +225,7 @@ def test_imagined_states_have_the_noise_that_the_model_states(weight: float) -> 
     ids=["shared", "separate", "through the model"],
 )
 def test_neither_padding_nor_the_start_of_the_ring_matters(
-    config: EnsembleAgentConfig,
+    config: deep.EnsembleAgentConfig,
 ) -> None:
     replay = replay_of(8)
     expected = trained(config, replay)
@@ -240,8 +235,8 @@ def test_neither_padding_nor_the_start_of_the_ring_matters(
 
 
 def test_optimism_reaches_the_critics() -> None:
-    config = replace(CONFIG, imagination=ImaginationConfig(horizon=2))
-    greedy = trained(replace(config, optimism=DeepOptimismConfig(weight=0.0)))
+    config = replace(CONFIG, imagination=deep.ImaginationConfig(horizon=2))
+    greedy = trained(replace(config, optimism=deep.DeepOptimismConfig(weight=0.0)))
     # A bonus is never negative, so it raises the values.
     assert value_of(trained(config)) > value_of(greedy)
 
@@ -251,7 +246,7 @@ def huge(prediction: EnsemblePrediction) -> Array:
 
 
 def test_a_users_bonus_is_paid() -> None:
-    imagination = ImaginationConfig(horizon=2, bonus=f"{__name__}:huge")
+    imagination = deep.ImaginationConfig(horizon=2, bonus=f"{__name__}:huge")
     found = trained(replace(CONFIG, imagination=imagination))
     assert float(found.metrics.bonus) > 1e3
     assert value_of(found) > value_of(trained()) + 0.1
@@ -299,7 +294,7 @@ def test_tuned_weight_moves_and_constant_does_not() -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, THROUGH_MODEL], ids=["critic", "model"])
 def test_the_best_candidate_acts(
-    config: EnsembleAgentConfig, monkeypatch: pytest.MonkeyPatch
+    config: deep.EnsembleAgentConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(config, learning=replace(config.learning, candidates=3))
     actors: list[Any] = []
@@ -342,7 +337,7 @@ def test_the_best_candidate_acts(
 
 
 def test_a_candidate_is_scored_from_where_episodes_begin() -> None:
-    config = replace(CONFIG, imagination=ImaginationConfig(horizon=1))
+    config = replace(CONFIG, imagination=deep.ImaginationConfig(horizon=1))
     state, replay = trained(config), replay_of(6)
     settings, actor = Settings(config), state.policy.actor
     score = float(model_based._score(settings, 2, state, replay, actor, KEY))
@@ -373,8 +368,8 @@ def test_mean_bonus_by_hand() -> None:
 # ---- soft resets -------------------------------------------------------------------
 
 
-def resetting(model: float, policy: float) -> EnsembleAgentConfig:
-    return replace(CONFIG, soft_reset=SoftResetConfig(model=model, policy=policy))
+def resetting(model: float, policy: float) -> deep.EnsembleAgentConfig:
+    return replace(CONFIG, soft_reset=deep.SoftResetConfig(model=model, policy=policy))
 
 
 def test_soft_reset_of_nothing_and_of_everything() -> None:

@@ -9,16 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from driftrl.agents.optimism import (
-    BONUSES,
-    WeightState,
-    bonus_named,
-    check_bonus,
-    information_gain,
-    initial_weight,
-    norm,
-    tune,
-)
+from driftrl.agents import optimism
 from driftrl.errors import InputError
 from driftrl.models.gp import Prediction
 
@@ -47,7 +38,7 @@ def prediction(
 def test_euclidean_norm_in_units_of_the_changes(
     std: list[float], scale: list[float], expected: float
 ) -> None:
-    found = norm(prediction(std, scale))
+    found = optimism.norm(prediction(std, scale))
     assert found.shape == ()
     assert float(found) == pytest.approx(expected, rel=1e-6)
 
@@ -64,15 +55,15 @@ def test_euclidean_norm_in_units_of_the_changes(
 def test_information_gain(
     std: list[float], noise: list[float], expected: float
 ) -> None:
-    found = information_gain(prediction(std, [123.0] * len(std), noise))
+    found = optimism.information_gain(prediction(std, [123.0] * len(std), noise))
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", optimism.BONUSES)
 def test_slope_is_finite_without_uncertainty(name: str) -> None:
     def value(std: jax.Array) -> jax.Array:
         known = prediction([0.0, 0.0], [2.0, 3.0], [0.1, 0.2])
-        return bonus_named(name)(known._replace(epistemic_std=std))
+        return optimism.bonus_named(name)(known._replace(epistemic_std=std))
 
     np.testing.assert_array_equal(jax.grad(value)(jnp.zeros(2)), [0.0, 0.0])
 
@@ -99,10 +90,13 @@ def untraceable(prediction: Prediction) -> float:
 
 
 def test_a_bonus_is_named_or_a_path() -> None:
-    assert bonus_named("norm") is norm
-    bonus = bonus_named(f"{__name__}:largest")
+    assert optimism.bonus_named("norm") is optimism.norm
+    bonus = optimism.bonus_named(f"{__name__}:largest")
     assert float(bonus(prediction([3.0, 8.0], [1.0, 2.0]))) == 4.0
-    assert bonus_named(f"{__name__}:constant")(prediction([1.0], [1.0])).shape == ()
+    assert (
+        optimism.bonus_named(f"{__name__}:constant")(prediction([1.0], [1.0])).shape
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +113,7 @@ def test_a_bonus_is_named_or_a_path() -> None:
 )
 def test_other_bonuses_are_refused(name: str, word: str) -> None:
     with pytest.raises(InputError, match=word):
-        check_bonus(name, prediction([1.0, 2.0], [1.0, 1.0]))
+        optimism.check_bonus(name, prediction([1.0, 2.0], [1.0, 1.0]))
 
 
 # ---- the weight --------------------------------------------------------------------
@@ -127,13 +121,13 @@ def test_other_bonuses_are_refused(name: str, word: str) -> None:
 
 @functools.partial(jax.jit, static_argnums=3)
 def step(
-    state: WeightState, current: jax.Array, reference: jax.Array, rate: float
-) -> WeightState:
-    return tune(state, current, reference, rate)
+    state: optimism.WeightState, current: jax.Array, reference: jax.Array, rate: float
+) -> optimism.WeightState:
+    return optimism.tune(state, current, reference, rate)
 
 
-def tuned(pairs: list[tuple[float, float]], start: float = 1.0) -> WeightState:
-    state = initial_weight(start, RATE)
+def tuned(pairs: list[tuple[float, float]], start: float = 1.0) -> optimism.WeightState:
+    state = optimism.initial_weight(start, RATE)
     for current, reference in pairs:
         state = step(state, jnp.asarray(current), jnp.asarray(reference), RATE)
     return state
@@ -152,7 +146,7 @@ def test_is_adam_on_the_logarithm() -> None:
 
 @pytest.mark.parametrize(("sign", "bound"), [(1.0, 1e8), (-1.0, 1e-8)])
 def test_stays_finite(sign: float, bound: float) -> None:
-    state = initial_weight(1.0, 100.0)
+    state = optimism.initial_weight(1.0, 100.0)
     for _ in range(3):
         state = step(state, jnp.zeros(()), jnp.asarray(sign), 100.0)
     assert float(state.weight) == pytest.approx(bound, rel=1e-4)

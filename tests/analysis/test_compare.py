@@ -15,20 +15,13 @@ from hypothesis.extra import numpy as arrays
 from scipy import stats
 
 import driftrl
-from driftrl.analysis.compare import (
-    OPTIMALITY,
-    Comparison,
-    Measure,
-    aggregate,
-    aggregate_scores,
-    probability_of_improvement,
-)
+from driftrl.analysis import compare
 from driftrl.errors import InputError
 from factories import record, write_run
 
 REFERENCE = json.loads(Path(__file__).with_name("rliable_reference.json").read_text())
-SCORE = Measure("score", "Made up.", target=1.0)
-COST = Measure("cost", "Made up.", higher_is_better=False)
+SCORE = compare.Measure("score", "Made up.", target=1.0)
+COST = compare.Measure("cost", "Made up.", higher_is_better=False)
 
 scores = arrays.arrays(
     np.float64, st.integers(2, 12), elements=st.floats(-1e6, 1e6, width=32)
@@ -40,7 +33,7 @@ scores = arrays.arrays(
 
 def test_of_costs_less_is_better() -> None:
     costs = {"sombrl": [np.array([4.0, 5.0])], "sw-ombrl": [np.array([1.0, 4.0])]}
-    table = aggregate_scores(costs, COST, "sombrl", resamples=10)
+    table = compare.aggregate_scores(costs, COST, "sombrl", resamples=10)
     assert table["improvement"].to_list() == [None, 3.5 / 4]
     assert table["optimality_gap"].null_count() == 2
 
@@ -50,7 +43,9 @@ def test_a_bootstrap_of_two_seeds_can_be_enumerated() -> None:
     # problems, 1 is the lowest, 11 are at most 0.1 and 56 (5.5 %) at most 0.2.
     strata = [np.array([0.0, 1.0])] * 5
     both = {"sombrl": strata, "sw-ombrl": strata}
-    row = aggregate_scores(both, SCORE, "sombrl", resamples=4_000).row(0, named=True)
+    row = compare.aggregate_scores(both, SCORE, "sombrl", resamples=4_000).row(
+        0, named=True
+    )
     assert row["mean"] == 0.5
     assert (row["mean_low"], row["mean_high"]) == pytest.approx((0.2, 0.8))
 
@@ -62,7 +57,7 @@ def test_a_bootstrap_of_two_seeds_can_be_enumerated() -> None:
 def test_the_probability_is_mann_and_whitneys(
     first: np.ndarray, second: np.ndarray
 ) -> None:
-    ours = probability_of_improvement([first], [second])
+    ours = compare.probability_of_improvement([first], [second])
     statistic = stats.mannwhitneyu(first, second, method="asymptotic").statistic
     assert ours == pytest.approx(statistic / (len(first) * len(second)), abs=1e-12)
 
@@ -74,7 +69,7 @@ def test_the_probability_is_mann_and_whitneys(
 def ours(case: str) -> dict[str, dict[str, Any]]:
     data = REFERENCE["cases"][case]["scores"]
     strata = {name: [*np.array(values).T] for name, values in data.items()}
-    table = aggregate_scores(strata, SCORE, "sombrl", resamples=20_000)
+    table = compare.aggregate_scores(strata, SCORE, "sombrl", resamples=20_000)
     return {row["method"]: row for row in table.to_dicts()}
 
 
@@ -156,13 +151,13 @@ def grid(add: Add) -> Callable[..., None]:
 
 def aggregates(
     directory: Path, oracle: Callable[[float], float] | str = "none"
-) -> Comparison | None:
-    return aggregate(driftrl.load(directory, oracle=oracle))
+) -> compare.Comparison | None:
+    return compare.aggregate(driftrl.load(directory, oracle=oracle))
 
 
 def found(
     directory: Path, oracle: Callable[[float], float] | str = "none"
-) -> Comparison:
+) -> compare.Comparison:
     result = aggregates(directory, oracle)
     assert result is not None
     return result
@@ -192,7 +187,7 @@ def test_several_problems_are_judged_by_the_optimum(tmp_path: Path, grid: Add) -
     table = found(
         tmp_path, {11.0: 40.0, 12.0: 40.0, 21.0: 80.0, 22.0: -20.0}.__getitem__
     )
-    assert table.measure == OPTIMALITY
+    assert table.measure == compare.OPTIMALITY
     assert table.problems == ("rate = 0.1", "rate = 0.2")
     first, second = table.scores["sw-ombrl"]
     np.testing.assert_allclose(first, [20 / 40, 21 / 40])

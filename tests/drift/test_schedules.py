@@ -11,32 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftrl.drift import schedules
-from driftrl.drift.schedules import (
-    SCHEDULES,
-    Constant,
-    Cyclic,
-    Exponential,
-    Geometric,
-    Linear,
-    Logarithmic,
-    Piecewise,
-    RandomWalk,
-    Schedule,
-    Step,
-    extremes,
-    value_at,
-)
 from driftrl.errors import InputError
 
 Unchecked = Callable[[ModuleType], Any]
 
-KINDS = [kind for kind in SCHEDULES if kind != "unknown"]
+KINDS = [kind for kind in schedules.SCHEDULES if kind != "unknown"]
 
 HAND_COMPUTED = [
-    (Constant(1.25), {0: 1.25, 1: 1.25, 1000: 1.25}),
+    (schedules.Constant(1.25), {0: 1.25, 1: 1.25, 1000: 1.25}),
     # The pendulum of the paper's table: exp(-0.05) = 0.951229424500714, and so on.
     (
-        Exponential(theta_max=5.0, theta_min=1.0, rate=0.05, start=5),
+        schedules.Exponential(theta_max=5.0, theta_min=1.0, rate=0.05, start=5),
         {
             1: 5.0,
             5: 5.0,
@@ -48,23 +33,23 @@ HAND_COMPUTED = [
     ),
     # The walker: exp(-0.0005 * 500) = 0.7788007830714049.
     (
-        Exponential(theta_max=1.0, theta_min=0.3, rate=0.0005, start=1500),
+        schedules.Exponential(theta_max=1.0, theta_min=0.3, rate=0.0005, start=1500),
         {1500: 1.0, 2000: 0.3 + 0.7 * 0.7788007830714049},
     ),
     (
-        Linear(theta_max=2.0, theta_min=1.0, start=10, duration=4),
+        schedules.Linear(theta_max=2.0, theta_min=1.0, start=10, duration=4),
         {1: 2.0, 10: 2.0, 11: 1.75, 12: 1.5, 13: 1.25, 14: 1.0, 99: 1.0},
     ),
     (
-        Step(theta_max=2.0, theta_min=1.0, start=10),
+        schedules.Step(theta_max=2.0, theta_min=1.0, start=10),
         {1: 2.0, 9: 2.0, 10: 2.0, 11: 1.0, 99: 1.0},
     ),
     (
-        Piecewise(values=(2.0, 1.0, 1.5), boundaries=(3, 7)),
+        schedules.Piecewise(values=(2.0, 1.0, 1.5), boundaries=(3, 7)),
         {1: 2.0, 3: 2.0, 4: 1.0, 7: 1.0, 8: 1.5, 99: 1.5},
     ),
     (
-        Cyclic(theta_max=3.0, theta_min=1.0, period=8, start=2),
+        schedules.Cyclic(theta_max=3.0, theta_min=1.0, period=8, start=2),
         {
             1: 3.0,
             2: 3.0,
@@ -80,18 +65,18 @@ HAND_COMPUTED = [
     # The first draws of NumPy's generator for seed 0 are 0.12573022, -0.13210486,
     # 0.64042265 and 0.10490012; the third and fourth sum are mirrored at 2.
     (
-        RandomWalk(
+        schedules.RandomWalk(
             theta_max=2.0, theta_min=1.0, initial=1.5, scale=1.0, seed=0, start=3
         ),
         {1: 1.5, 3: 1.5, 4: 1.62573022, 5: 1.49362536, 6: 1.86595199, 7: 1.76105187},
     ),
     (
-        Geometric(theta_max=8.0, theta_min=1.5, ratio=0.5, start=1),
+        schedules.Geometric(theta_max=8.0, theta_min=1.5, ratio=0.5, start=1),
         {0: 8.0, 1: 8.0, 2: 4.0, 3: 2.0, 4: 1.5, 5: 1.5, 5000: 1.5},
     ),
     # log 2 = 0.6931471805599453, log 3 = 1.0986122886681098, log 8 > 2.
     (
-        Logarithmic(theta_max=3.0, theta_min=2.0, rate=0.5, start=1),
+        schedules.Logarithmic(theta_max=3.0, theta_min=2.0, rate=0.5, start=1),
         {
             0: 3.0,
             1: 3.0,
@@ -104,15 +89,15 @@ HAND_COMPUTED = [
 ]
 
 
-def _build(kind: str, **values: Any) -> Schedule:
-    return SCHEDULES[kind](**values)
+def _build(kind: str, **values: Any) -> schedules.Schedule:
+    return schedules.SCHEDULES[kind](**values)
 
 
 @pytest.mark.parametrize(
     ("schedule", "expected"), HAND_COMPUTED, ids=lambda item: type(item).__name__
 )
 def test_values_computed_by_hand(
-    schedule: Schedule, expected: dict[int, float]
+    schedule: schedules.Schedule, expected: dict[int, float]
 ) -> None:
     for clock, theta in expected.items():
         assert schedule(clock) == pytest.approx(theta, abs=1e-8), clock
@@ -127,7 +112,7 @@ def test_the_value_before_the_drift_is_exact(kind: str, low: float) -> None:
 
 @given(
     walk=st.builds(
-        RandomWalk,
+        schedules.RandomWalk,
         theta_max=st.just(2.0),
         theta_min=st.just(1.0),
         initial=st.floats(1, 2),
@@ -138,7 +123,7 @@ def test_the_value_before_the_drift_is_exact(kind: str, low: float) -> None:
     clock=st.integers(0, 60),
 )
 def test_random_walk_equals_a_ball_between_two_walls(
-    walk: RandomWalk, clock: int
+    walk: schedules.RandomWalk, clock: int
 ) -> None:
     draws = np.random.default_rng(walk.seed).standard_normal(60)
     position, direction = walk.initial, 1.0
@@ -213,16 +198,19 @@ def test_bad_fields_are_refused(
 
 def test_any_callable_is_a_schedule() -> None:
     half: Any = lambda clock: np.float32(clock / 2)
-    assert value_at(half, 3) == 1.5
+    assert schedules.value_at(half, 3) == 1.5
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf, None, "2", True, [1.0]])
 def test_nonsense_from_a_schedule_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match="at 12"):
-        value_at(lambda clock: value, 12)
+        schedules.value_at(lambda clock: value, 12)
 
 
 def test_extremes_by_hand() -> None:
-    assert extremes(Step(2.0, 0.5)) == (0.5, 2.0)
-    assert extremes(Piecewise((4.0, 1.0, 2.0), (1, 2))) == (1.0, 4.0)
-    assert extremes(lambda clock: 10.0 * clock) == (10.0, 10.0)
+    assert schedules.extremes(schedules.Step(2.0, 0.5)) == (0.5, 2.0)
+    assert schedules.extremes(schedules.Piecewise((4.0, 1.0, 2.0), (1, 2))) == (
+        1.0,
+        4.0,
+    )
+    assert schedules.extremes(lambda clock: 10.0 * clock) == (10.0, 10.0)

@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftrl.models import networks
 from driftrl.models.ensemble import disagreement
-from driftrl.models.networks import (
-    HIDDEN_GAIN,
-    MLP,
-    Dense,
-    ResidualMLP,
-    generator,
-    safe_sqrt,
-)
 
 KEY = jax.random.key(0)
 
@@ -25,7 +18,7 @@ KEY = jax.random.key(0)
 
 @pytest.mark.parametrize("shape", [(6, 6), (12, 3), (3, 12)])
 def test_weights_start_orthogonal_with_the_asked_gain(shape: tuple[int, int]) -> None:
-    layer = Dense(*shape, 1.5, rng=generator(KEY))
+    layer = networks.Dense(*shape, 1.5, rng=networks.generator(KEY))
     weight = np.asarray(layer.weight)
     gram = weight.T @ weight if shape[0] >= shape[1] else weight @ weight.T
     np.testing.assert_allclose(gram, 1.5**2 * np.eye(min(shape)), atol=1e-5)
@@ -34,11 +27,11 @@ def test_weights_start_orthogonal_with_the_asked_gain(shape: tuple[int, int]) ->
 
 @pytest.mark.parametrize("outputs", [1, 8])
 def test_a_layer_has_the_plain_value_and_gradient(outputs: int) -> None:
-    layer = Dense(8, outputs, 1.0, rng=generator(KEY))
+    layer = networks.Dense(8, outputs, 1.0, rng=networks.generator(KEY))
     x = jax.random.normal(jax.random.key(1), (5, 8))
     pull = jax.random.normal(jax.random.key(2), (5, outputs))
 
-    def pulled(layer: Dense, x: jax.Array) -> jax.Array:
+    def pulled(layer: networks.Dense, x: jax.Array) -> jax.Array:
         return jnp.sum(pull * jax.vmap(layer)(x))
 
     by_layer, by_x = jax.jit(jax.grad(pulled, argnums=(0, 1)))(layer, x)
@@ -53,18 +46,20 @@ def test_a_layer_has_the_plain_value_and_gradient(outputs: int) -> None:
 
 
 def test_mlp_sizes_gains_and_activation() -> None:
-    net = MLP((3, 8, 8, 2), jnp.tanh, last_gain=0.5, key=KEY)
+    net = networks.MLP((3, 8, 8, 2), jnp.tanh, last_gain=0.5, key=KEY)
     shapes = [layer.weight.shape for layer in net.layers]
     assert shapes == [(3, 8), (8, 8), (8, 2)]
     lengths = [np.linalg.norm(np.asarray(la.weight), ord=2) for la in net.layers]
-    np.testing.assert_allclose(lengths, [HIDDEN_GAIN, HIDDEN_GAIN, 0.5], rtol=1e-5)
+    np.testing.assert_allclose(
+        lengths, [networks.HIDDEN_GAIN, networks.HIDDEN_GAIN, 0.5], rtol=1e-5
+    )
     x = jnp.array([0.3, -0.2, 0.9])
     hidden = np.tanh(np.tanh(x @ net.layers[0].weight) @ net.layers[1].weight)
     np.testing.assert_allclose(net(x), hidden @ net.layers[2].weight, atol=1e-6)
 
 
 def test_residual_network_against_numpy() -> None:
-    net = ResidualMLP(3, 16, 2, key=KEY)
+    net = networks.ResidualMLP(3, 16, 2, key=KEY)
     x = np.array([0.5, -1.0, 2.0], np.float32)
     weights = [np.asarray(la.weight) for la in (net.first, net.inner, net.outer)]
     hidden = np.maximum(x @ weights[0], 0)
@@ -74,16 +69,16 @@ def test_residual_network_against_numpy() -> None:
     np.testing.assert_allclose(net(jnp.asarray(x)), expected, rtol=1e-4)
     for layer in (net.first, net.inner, net.outer, net.last):
         length = np.linalg.norm(np.asarray(layer.weight), ord=2)
-        assert length == pytest.approx(HIDDEN_GAIN, rel=1e-5)
+        assert length == pytest.approx(networks.HIDDEN_GAIN, rel=1e-5)
 
 
 # ---- square roots --------------------------------------------------------------------
 
 
 def test_safe_sqrt_by_hand() -> None:
-    found = safe_sqrt(jnp.array([0.0, 0.25, 4.0, 1e-30]))
+    found = networks.safe_sqrt(jnp.array([0.0, 0.25, 4.0, 1e-30]))
     np.testing.assert_allclose(found, [0.0, 0.5, 2.0, 1e-15], rtol=1e-6)
-    slope = jax.vmap(jax.grad(safe_sqrt))(jnp.array([0.0, 0.25, 4.0]))
+    slope = jax.vmap(jax.grad(networks.safe_sqrt))(jnp.array([0.0, 0.25, 4.0]))
     np.testing.assert_allclose(slope, [0.0, 1.0, 0.25], rtol=1e-6)
 
 

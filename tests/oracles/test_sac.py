@@ -18,15 +18,7 @@ from driftrl.envs.pendulum import PendulumPlant
 from driftrl.envs.tasks import task_named
 from driftrl.errors import EnvironmentFault
 from driftrl.models.networks import MLP
-from driftrl.oracles.sac import (
-    Collector,
-    Training,
-    conclude,
-    frozen_envs,
-    optimal_return,
-    rollouts,
-    train,
-)
+from driftrl.oracles import sac
 from driftrl.oracles.table import SACOracleSettings, StoredOracle
 from driftrl.presets.tasks import TASKS
 
@@ -96,11 +88,11 @@ def guess(monkeypatch: pytest.MonkeyPatch) -> EnvironmentConfig:
 
 def test_error_is_the_distance_to_the_median_training() -> None:
     trainings = [
-        Training(late=(-30.0, -20.0), returns=(-20.0, -20.0)),
-        Training(late=(-13.0, -10.0, -11.0), returns=(-10.0, -10.0)),
-        Training(late=(-14.0,), returns=(-14.0, -14.0)),
+        sac.Training(late=(-30.0, -20.0), returns=(-20.0, -20.0)),
+        sac.Training(late=(-13.0, -10.0, -11.0), returns=(-10.0, -10.0)),
+        sac.Training(late=(-14.0,), returns=(-14.0, -14.0)),
     ]
-    optimum = conclude(2.0, trainings, SACOracleSettings())
+    optimum = sac.conclude(2.0, trainings, SACOracleSettings())
     assert (optimum.theta, optimum.value, optimum.std) == (2.0, -10.0, 0.0)
     assert optimum.error == 4.0
     assert optimum.effort == "3 seeds × 12000 steps × 5 updates"
@@ -113,13 +105,15 @@ def test_error_is_the_distance_to_the_median_training() -> None:
 
 
 def test_error_of_one_training_is_from_late_evaluations() -> None:
-    optimum = conclude(1.0, [Training((-9.0, -5.0, -8.0, -7.0), (-5.0,))], QUICK)
+    optimum = sac.conclude(
+        1.0, [sac.Training((-9.0, -5.0, -8.0, -7.0), (-5.0,))], QUICK
+    )
     assert (optimum.value, optimum.error) == (-5.0, 2.5)
 
 
 def test_scattered_returns_add_two_standard_errors() -> None:
     late, returns = (-4.0, -4.0), (-7.0, -1.0, -7.0, -1.0)
-    optimum = conclude(1.0, [Training(late, returns)] * 2, QUICK)
+    optimum = sac.conclude(1.0, [sac.Training(late, returns)] * 2, QUICK)
     assert (optimum.value, optimum.std) == (-4.0, 3.0)
     assert optimum.error == 2.0 * 3.0 / 2.0
 
@@ -128,8 +122,8 @@ def test_collector_starts_everywhere_and_stores_transitions(
     guess: EnvironmentConfig,
 ) -> None:
     fixed = replace(guess, start="fixed")
-    envs = frozen_envs(task_named("guess"), 2.0, fixed)
-    collector = Collector(envs, seed=3)
+    envs = sac.frozen_envs(task_named("guess"), 2.0, fixed)
+    collector = sac.Collector(envs, seed=3)
     collector.collect(25, lambda obs, number: obs + 0.01 * number)
     collector.collect(5, lambda obs, number: obs)
     data = collector.data
@@ -148,7 +142,7 @@ def test_collector_starts_everywhere_and_stores_transitions(
 
 
 def test_a_task_with_a_known_answer(guess: EnvironmentConfig) -> None:
-    optimum = optimal_return("guess", 2.0, guess, QUICK)
+    optimum = sac.optimal_return("guess", 2.0, guess, QUICK)
     # J* = 20; drawn evenly it would be 20 − 10·(1/3 + 0.64/3) = 14.5.
     assert 19.5 < optimum.value <= 20.0
     assert 20.0 - optimum.value <= optimum.error + 0.1 and optimum.error < 1.0
@@ -157,7 +151,7 @@ def test_a_task_with_a_known_answer(guess: EnvironmentConfig) -> None:
 
 def test_best_late_policy_is_tested(guess: EnvironmentConfig) -> None:
     fixed = replace(guess, start="fixed")
-    found = train(task_named("guess"), 2.0, fixed, QUICK, seed=1)
+    found = sac.train(task_named("guess"), 2.0, fixed, QUICK, seed=1)
     assert len(found.late) == 6
     # Where nothing is random, the best policy returns the same again.
     assert set(found.returns) == {max(found.late)}
@@ -166,10 +160,10 @@ def test_best_late_policy_is_tested(guess: EnvironmentConfig) -> None:
 def test_returns_that_are_not_finite_are_a_fault(guess: EnvironmentConfig) -> None:
     actor = learner.init(1, 1, SMALL, key=jax.random.key(0)).actor
     env = freeze("guess", 2.0, guess)
-    assert len(rollouts(actor, env, [(0, 0, 0), (0, 0, 1)])) == 2
+    assert len(sac.rollouts(actor, env, [(0, 0, 0), (0, 0, 1)])) == 2
     broken: MLP = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), actor)
     with pytest.raises(EnvironmentFault, match="nan"):
-        rollouts(broken, env, [(0, 0, 0)])
+        sac.rollouts(broken, env, [(0, 0, 0)])
 
 
 @pytest.mark.slow
@@ -178,7 +172,7 @@ def test_it_agrees_with_dynamic_programming() -> None:
     environment = EnvironmentConfig(200, 1, "hanging")
     exact = StoredOracle("pendulum", environment).table([1.0]).entries[0]
     settings = SACOracleSettings(seeds=1)
-    found = optimal_return("pendulum-decay", 1.0, environment, settings)
+    found = sac.optimal_return("pendulum-decay", 1.0, environment, settings)
     assert found.value <= exact.value + exact.error
     assert found.value == pytest.approx(exact.value, rel=0.1)
     assert exact.value - found.value <= found.error + exact.error

@@ -10,19 +10,9 @@ from typing import Any
 
 import pytest
 
+from driftrl.robot import protocol
 from driftrl.robot.client import RemoteEnv
 from driftrl.robot.controller import Controller, Event
-from driftrl.robot.protocol import (
-    VERSION,
-    Begin,
-    Hello,
-    Message,
-    Observation,
-    Preparing,
-    Welcome,
-    decode,
-    encode,
-)
 from driftrl.robot.safety import Limits
 from driftrl.robot.server import Robot
 from driftrl.robot.timing import Timing
@@ -110,25 +100,27 @@ class Peer:
     def __init__(self, address: str) -> None:
         self._dialer = Dialer(address)
 
-    def send(self, message: Message | bytes) -> None:
-        self._dialer.send(message if isinstance(message, bytes) else encode(message))
+    def send(self, message: protocol.Message | bytes) -> None:
+        self._dialer.send(
+            message if isinstance(message, bytes) else protocol.encode(message)
+        )
 
     def next(self, kind: type[Any] | None = None, seconds: float = 10.0) -> Any:
         """Return the next message, or the next of a kind."""
         until = time.monotonic() + seconds
         while (frame := self._dialer.receive(until)) is not None:
-            message = decode(frame)
+            message = protocol.decode(frame)
             if kind is None or isinstance(message, kind):
                 return message
         raise AssertionError(f"no {kind} came")
 
-    def begin(self, episode: int = 1) -> Observation:
+    def begin(self, episode: int = 1) -> protocol.Observation:
         """Be the learner, and begin."""
-        self.send(Hello(VERSION, ""))
-        self.next(Welcome)
-        self.send(Begin(episode, 0, 5))
-        self.next(Preparing)
-        return self.next(Observation)
+        self.send(protocol.Hello(protocol.VERSION, ""))
+        self.next(protocol.Welcome)
+        self.send(protocol.Begin(episode, 0, 5))
+        self.next(protocol.Preparing)
+        return self.next(protocol.Observation)
 
     def close(self) -> None:
         self._dialer.close()

@@ -5,28 +5,22 @@ import numpy as np
 import pytest
 
 from driftrl.agents.model_based import ModelBasedAgent
-from driftrl.config.deep import (
-    DeepOptimismConfig,
-    EnsembleAgentConfig,
-    EnsembleConfig,
-    ImaginationConfig,
-    LearningConfig,
-    SACConfig,
-    SoftResetConfig,
-)
+from driftrl.config import deep
 from driftrl.memory.episodes import EpisodeMemory
 from driftrl.memory.forgetting import ForgettingRule, KeepAll, Window
 from driftrl.training.learner import Learner
 
 STEPS, FLIP, EPISODES = 10, 10, 24
-CONFIG = EnsembleAgentConfig(
+CONFIG = deep.EnsembleAgentConfig(
     policy_gradient="critic",
-    model=EnsembleConfig(members=3, hidden=(16, 16), learning_rate=3e-3),
-    imagination=ImaginationConfig(horizon=2),
-    optimism=DeepOptimismConfig(weight=0.3),
-    sac=SACConfig(hidden=(16, 16), batch_size=16, learning_rate=3e-3, discount=0.9),
-    learning=LearningConfig(model_updates=5, policy_updates=5, learning_starts=16),
-    soft_reset=SoftResetConfig(0.0, 0.0),
+    model=deep.EnsembleConfig(members=3, hidden=(16, 16), learning_rate=3e-3),
+    imagination=deep.ImaginationConfig(horizon=2),
+    optimism=deep.DeepOptimismConfig(weight=0.3),
+    sac=deep.SACConfig(
+        hidden=(16, 16), batch_size=16, learning_rate=3e-3, discount=0.9
+    ),
+    learning=deep.LearningConfig(model_updates=5, policy_updates=5, learning_starts=16),
+    soft_reset=deep.SoftResetConfig(0.0, 0.0),
 )
 
 
