@@ -235,10 +235,7 @@ def read_arrays(content: bytes) -> dict[str, np.ndarray]:
     """Return the arrays of an archive that ``numpy.savez`` has written.
 
     They are not larger in memory than in their file: what is compressed, or says that
-    it is larger, is refused unread.
-
-    Raises:
-        Exception: Of many types, if the archive is damaged.
+    it is larger, is refused unread.  A damaged archive raises errors of many types.
     """
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise ValueError("it is no archive")  # NumPy would advise to unpickle it

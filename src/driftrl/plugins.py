@@ -18,9 +18,7 @@ SEARCH_VARIABLE = "DRIFTRL_PLUGIN_PATH"
 def load_object(path: str) -> Any:
     """Import the module of "module:Name" and return the object of that name.
 
-    Raises:
-        InputError: The path is malformed, there is no such module or name, or the
-            module raises an error while it is imported.
+    ``InputError`` if there is none, or if the module fails while it is imported.
     """
     module_name, _, name = path.partition(":")
     is_file = module_name.endswith(".py")
@@ -38,11 +36,7 @@ def load_object(path: str) -> Any:
 
 
 def path_of(value: Any) -> str:
-    """Return "module:Name" of a class or function.
-
-    Raises:
-        InputError: It can't be imported by that path, as a lambda can't.
-    """
+    """Return "module:Name" of a class or function; ``InputError`` of a lambda."""
     name = getattr(value, "__qualname__", "")
     path = f"{getattr(value, '__module__', '')}:{name}"
     require(

@@ -123,11 +123,8 @@ def read_records(path: str | Path) -> list[EpisodeRecord]:
     An unterminated last line is dropped.  Columns that this version does not know are
     ignored, and one that is missing has its default or else, if it is optional, is
     None, so that records outlive the version that wrote them.  A null where a number is
-    required is read as NaN.
-
-    Raises:
-        InputError: There is no such file.
-        CorruptFile: A complete line is not a row, or not the row of its episode.
+    required is read as NaN.  ``CorruptFile`` if a complete line is not a row, or not
+    the row of its episode.
     """
     records, damage = readable_records(path)
     if damage is not None:
@@ -266,11 +263,7 @@ def is_running(directory: str | Path) -> bool:
 
 
 def load_runs(directory: str | Path) -> list[Run]:
-    """Read the run in ``directory``, or every run of the study in it.
-
-    Returns:
-        The runs, sorted by task, method and seed; at least one.
-    """
+    """Read the run in a directory, or those of a study, by task, method and seed."""
     runs = [load_run(path) for path in run_directories(directory)]
     return sorted(runs, key=lambda run: (run.task, run.method, run.seed))
 

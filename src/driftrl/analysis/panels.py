@@ -114,8 +114,7 @@ def unit_of(frame: pl.DataFrame) -> str:
 def first_episode(frame: pl.DataFrame) -> int:
     """Return the first episode of a frame, which may have been filtered.
 
-    Raises:
-        InputError: Its runs begin at different episodes, or skip some.
+    ``InputError`` if its runs begin at different episodes, or skip some.
     """
     runs = frame.group_by("directory").agg(
         pl.col("episode").min(), skips=pl.col("episode").diff().ne(1).any()

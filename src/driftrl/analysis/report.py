@@ -73,15 +73,14 @@ def report(
 ) -> list[Path]:
     """Write an HTML page about recorded runs, and figures as PNG and PDF beside it.
 
+    Returns the written files, the page last.
+
     Args:
         paths: Directory of a run or of a study, or several of them.
         out: Directory to write to; ``report`` in the directory if there is one alone.
         oracle: J*(θ), see ``driftrl.load``; ``"none"`` shows returns only.
         progress: Called with the finished and the total number of optima to compute.
         warn: Called with a sentence for each run that is left out.
-
-    Returns:
-        The written files, the page last.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     directories = [Path(path) for path in paths]

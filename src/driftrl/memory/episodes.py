@@ -89,12 +89,9 @@ class EpisodeMemory:
         return Evidence.of(self._history, past)
 
     def append(self, episode: Episode, summary: EpisodeSummary | None = None) -> int:
-        """Store a copy of an episode, in the precision of this memory.
+        """Store a copy of an episode, in the precision of this memory; return n.
 
         ``summary`` is the evidence for forgetting rules, by default length and return.
-
-        Returns:
-            The number of the episode, from 1.
         """
         start, end = self._bounds[-1], self._bounds[-1] + len(episode)
         if end - self._before > len(self._arrays["rewards"]):
@@ -244,8 +241,7 @@ def save_episode(
 def load_episode(directory: Path, number: int, length: int | None = None) -> Episode:
     """Read an episode that ``save_episode`` has written, of a length if it is known.
 
-    Raises:
-        CorruptFile: The file is missing, or not as it was written.
+    ``CorruptFile`` if the file is missing, or not as it was written.
     """
     path = episode_file(directory, number)
     try:

@@ -130,11 +130,7 @@ class ForgettingRule(Protocol):
 
 
 def decide(rule: ForgettingRule, n: int, evidence: Evidence) -> Decision:
-    """Return m(n) of a rule, whether its clock came round, and why.
-
-    Raises:
-        InputError: m(n) is not an integer from 1 to n.
-    """
+    """Return m(n), from 1 to n, whether the rule's clock came round, and why."""
     method: Any = getattr(rule, "decide", None)
     decision = None if method is None else method(n, evidence)
     m: Any = decision.first if decision else rule.first_retained(n, evidence)
@@ -543,11 +539,7 @@ def forget_before(rule: ForgettingRule, first: int) -> Since:
 
 
 def replace_rule(old: ForgettingRule, new: Any) -> ForgettingRule:
-    """Return the new rule; what was forgotten by hand under the old one stays so.
-
-    Raises:
-        InputError: The new one is not a forgetting rule.
-    """
+    """Return the new rule; what was forgotten by hand under the old one stays so."""
     require_rule(new)
     if isinstance(old, Since) and not isinstance(new, Since):
         return Since(old.first, new)

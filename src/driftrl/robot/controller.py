@@ -107,8 +107,7 @@ class Controller:
     def run(self, begin: Begin, actor: Actor) -> None:
         """Run an episode on the robot's clock; the machine is at rest afterwards.
 
-        Raises:
-            Interrupted: It was stopped, which is noted already.
+        ``Interrupted`` if it was stopped, which is noted already.
         """
         with undisturbed():
             try:

@@ -172,24 +172,17 @@ _hello_decoder = msgspec.msgpack.Decoder(_HelloOfAnyVersion)
 
 
 def encode(message: Message) -> bytes:
-    """Return the bytes of a message.
-
-    Raises:
-        Malformed: A field holds a value that the protocol does not allow, such as NaN.
-    """
+    """Return the bytes of a message; ``Malformed`` if a value is not allowed (NaN)."""
     data = _encoder.encode(message)
     decode(data)
     return data
 
 
 def decode(data: bytes) -> Message:
-    """Return the message that the bytes are.
+    """Return the message that the bytes are; ``Malformed`` if they are none.
 
     Of a ``hello`` of another version only the version is read, so that it can be
     refused whatever else that version sends.
-
-    Raises:
-        Malformed: They are not a message.
     """
     if len(data) > MAX_BYTES:
         raise Malformed(f"A message of {len(data)} bytes; {MAX_BYTES} are allowed.")

@@ -166,9 +166,7 @@ class Robot:
     def _sort(self, message: Message, *, expected: int) -> np.ndarray | None:
         """Return the action of the expected step; skip those that came too late.
 
-        Raises:
-            Interrupted: The learner aborts, begins another episode, or sends something
-                it must not send.
+        Anything else that the learner may send, or must not, interrupts the episode.
         """
         episode = self._controller.episode
         if isinstance(message, Begin):

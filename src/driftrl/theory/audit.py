@@ -75,11 +75,7 @@ class Audit:
 
 
 def audit(records: Sequence[EpisodeRecord], outputs: int) -> Audit:
-    """Audit the uncertainty of a run with S ``outputs`` from its records.
-
-    Raises:
-        InputError: No episode was predicted with an uncertainty.
-    """
+    """Audit the uncertainty of a run with S ``outputs`` from its records."""
     predicted = _predicted(records, outputs)
     if predicted.is_empty():
         raise InputError(

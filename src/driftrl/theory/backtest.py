@@ -98,11 +98,8 @@ def backtest(
 ) -> tuple[Table, Table]:
     """Predict each of the episodes ``tested`` from the ``spans`` before it.
 
-    A span that reaches back before the first episode takes all there is.
-
-    Returns:
-        Root mean square error in standard deviations of all changes, and the share of
-        predictions within μ ± 2σ.
+    A span that reaches back before the first episode takes all there is.  Returns root
+    mean square errors in standard deviations of all changes, and coverages of μ ± 2σ.
     """
     features = fit_features(episodes)
     parts = [features.of(episode) for episode in episodes]

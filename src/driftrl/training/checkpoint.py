@@ -121,9 +121,7 @@ def saved_checkpoints(directory: Path) -> list[int]:
 def load_checkpoint(directory: Path, episodes: int, template: T) -> tuple[T, Decision]:
     """Read the state after ``episodes`` episodes, and what it was learned from.
 
-    Raises:
-        CorruptFile: It is damaged.
-        OtherState: It is of a state of another structure.
+    ``OtherState`` if it is of another structure, ``CorruptFile`` if it is damaged.
     """
     arrays = load_arrays(directory, episodes)
     try:
@@ -146,11 +144,7 @@ def load_machine(directory: Path, episodes: int) -> dict[str, np.ndarray]:
 
 
 def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
-    """Read the arrays of a checkpoint by their dotted paths, of whatever state.
-
-    Raises:
-        CorruptFile: It is incomplete, or not as it was written.
-    """
+    """Read the arrays of a checkpoint by their dotted paths, of whatever state."""
     path = _file(directory, episodes)
     try:
         return read_arrays(path.read_bytes())
@@ -160,13 +154,9 @@ def load_arrays(directory: Path, episodes: int) -> dict[str, np.ndarray]:
 
 
 def newest(run: Path, load: Callable[[Path, int], T]) -> tuple[T, int]:
-    """Return what ``load`` reads from a run's newest readable checkpoint.
+    """Return what ``load`` reads from a run's newest readable checkpoint, and n − 1.
 
-    And the number of episodes that the checkpoint was written after.
-
-    Raises:
-        InputError: There is no checkpoint yet.
-        CorruptFile: There are, and none can be read.
+    ``InputError`` if there is none yet, ``CorruptFile`` if none can be read.
     """
     directory = run / "checkpoint"
     tried: list[int] = []

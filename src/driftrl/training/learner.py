@@ -312,7 +312,7 @@ class Learner:
         seconds: float | None = None,
         return_eval: float | None = None,
     ) -> EpisodeRecord:
-        """Append episode n to the memory, forget, and learn π_{n+1} from the rest.
+        """Append episode n to the memory, forget, and learn π_{n+1}; return row n.
 
         Args:
             updates: Updates of the model, each with those of the policy that go with it
@@ -320,9 +320,6 @@ class Learner:
             seconds: Time to learn for, instead.  How much is learned then depends on
                 the computer, so such a run can't be repeated bit for bit.
             return_eval: Return of π_n where it was evaluated, for the record.
-
-        Returns:
-            The row of episode n.
         """
         episode, theta = self._require_ended()
         require(

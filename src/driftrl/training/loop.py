@@ -165,10 +165,9 @@ def _run_episode(session: Session, env: Env, twin: Env | None) -> EpisodeRecord 
 def collect(
     learner: Learner, env: Env, seed: int, *, place: dict[str, int] | None = None
 ) -> list[float]:
-    """Execute episode n in an environment; ``place`` is where n is on its clocks.
+    """Execute episode n in an environment; return θ of every step, NaN if unknown.
 
-    Returns:
-        θ of every step; NaN where it is unknown.
+    ``place`` is where n is on its clocks.
     """
     number = learner.begin_episode()
     obs, _ = env.reset(

@@ -138,11 +138,8 @@ class RunDirectory:
         """Open the directory of a new run, or of the same run to go on with it.
 
         ``resume`` allows to continue episodes that are already there, and ``change`` to
-        do so with other settings.
-
-        Raises:
-            InputError: The directory holds episodes of another run or of another
-                version, or another process has it open.
+        do so with other settings.  Episodes of another run or of another version are
+        refused, and a directory that another process has open.
         """
         self.path = path
         self._records_path, self._checkpoints = path / RECORDS_FILE, path / "checkpoint"

@@ -161,8 +161,7 @@ class Session(Learner):
         """End episode n and store it; ``learn`` or ``learn_beside`` comes next.
 
         Args:
-            theta: The drifting parameter, for the record, if it is known: one value,
-                or that of every step.
+            theta: As of a learner.
             machine: Where the machine is now, by name, if that can be restored.
             events: What happened to it, for the log of continuing operation.
         """
@@ -203,10 +202,8 @@ class Session(Learner):
         """Learn from segment n in a thread, while segment n + 1 runs.
 
         That one acts by what was learned from the segments before n.  If learning from
-        these has not ended yet, it is waited for.
-
-        Returns:
-            The row of segment n − 1, which is on the disk now.
+        these has not ended yet, it is waited for.  Returns the row of segment n − 1,
+        which is on the disk now.
         """
         self._require_open()
         require(
