@@ -61,11 +61,7 @@ def _stacked_figure(
 ) -> go.Figure:
     """Return an empty figure of axes below each other over the same episodes.
 
-    Args:
-        strips: Height in pixels and style of each vertical axis, from the top.
-        top: Pixels above them.
-        unit: What a row is.
-        episodes: Style of the horizontal axis.
+    ``strips`` are height in pixels and style of each vertical axis, from the top.
     """
     inner = sum(height for height, _ in strips) + _GAP_PIXELS * (len(strips) - 1)
     last = f"y{len(strips)}" if len(strips) > 1 else "y"
@@ -183,8 +179,7 @@ def _draw_reference(figure: go.Figure, panel: Panel, axis: str) -> None:
 def run_figure(columns: Iterable[str]) -> go.Figure:
     """Return the figure of one run without its numbers, which the page fills in.
 
-    Args:
-        columns: Columns that some run has recorded.
+    ``columns`` are those that some run has recorded.
     """
     known = set(columns)
     strips = {

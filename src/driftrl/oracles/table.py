@@ -427,13 +427,8 @@ def optimal_returns_of_runs(
     """Return J*(θ) for every θ in the records of runs of one task and environment.
 
     The table is empty, and says why, where J* cannot be known: θ was not recorded, more
-    than one parameter drifts, or a custom environment has no ``oracle``.
-
-    Args:
-        runs: Runs of one problem.
-        oracle: A user's J*.
-        others: More runs, of which those on the same system count for the floor.
-        progress: Called while values are computed.
+    than one parameter drifts, or a custom environment has no ``oracle``.  Of ``others``
+    those on the same system count for the floor.
     """
     thetas, _ = _achieved(runs)
     if not np.isfinite(thetas).all():

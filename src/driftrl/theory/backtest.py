@@ -121,10 +121,7 @@ def choose_span(
 ) -> Recommendation:
     """Return the span that predicted K episodes best, or all data if none was better.
 
-    Args:
-        spans: The candidates, ascending; the last takes all there is.
-        errors: Error of every tested episode from every span.
-        coverages: Coverage likewise.
+    ``spans`` ascend, and the last takes all there is.
     """
     means = errors.mean(axis=0)
     # Of tied spans the longest: more data do no harm.

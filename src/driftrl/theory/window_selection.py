@@ -102,10 +102,7 @@ def choose_window(
 ) -> Tradeoff:
     """Return the trade-off of a problem, and the span to choose.
 
-    Args:
-        problem: What is known.
-        data: Episodes of a run, from which the unknown is estimated.
-        thetas: θ of each of them, if known.
+    What is unknown is estimated from ``data``, episodes of a run, and their θ if known.
     """
     estimated = estimate_constants(data, thetas) if data else None
     given = {name: value for name, value in vars(problem).items() if value is not None}

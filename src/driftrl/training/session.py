@@ -161,7 +161,7 @@ class Session(Learner):
         """End episode n and store it; ``learn`` or ``learn_beside`` comes next.
 
         Args:
-            theta: As of a learner.
+            theta: The drifting parameter, as for a ``Learner``.
             machine: Where the machine is now, by name, if that can be restored.
             events: What happened to it, for the log of continuing operation.
         """
