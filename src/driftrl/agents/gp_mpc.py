@@ -15,14 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from driftrl.agents import icem
-from driftrl.agents.base import (
-    Action,
-    Agent,
-    LearnContext,
-    ModelMetrics,
-    prediction_metrics,
-)
+from driftrl.agents import base, icem
 from driftrl.agents.optimism import Bonus, bonus_named, check_bonus, theory_weight
 from driftrl.agents.rollouts import NextObs, Reward, known_part, limit_price
 from driftrl.config.gp import GPAgentConfig, ICEMConfig
@@ -86,7 +79,7 @@ class GPAgentState:
     optimism: float  # λ of the policy of this state
 
 
-class GPAgent(Agent):
+class GPAgent(base.Agent):
     """Optimistic planning on a Gaussian process, for a known reward function."""
 
     precision: Precision = np.float64
@@ -125,7 +118,7 @@ class GPAgent(Agent):
         self,
         state: GPAgentState,
         data: Data,
-        context: LearnContext,
+        context: base.LearnContext,
         *,
         key: Key[Array, ""],
     ) -> GPAgentState:
@@ -162,7 +155,7 @@ class GPAgent(Agent):
     def _policy_on(self, posterior: Posterior | None, weight: float) -> "GPPolicy":
         return GPPolicy(posterior, weight, self._planner, self._sizes[1], self._decide)
 
-    def _weight(self, model: GPState, context: LearnContext) -> float:
+    def _weight(self, model: GPState, context: base.LearnContext) -> float:
         """Return λ: the constant, or the paper's λ_{n,m} for this data."""
         settings = self._optimism
         if settings.rule == "constant" or len(model.x) == 0:
@@ -197,7 +190,7 @@ class GPPolicy:
 
     def act(
         self, obs: Float[np.ndarray, " S"], carry: icem.Plan, *, key: Key[Array, ""]
-    ) -> tuple[Action, icem.Plan]:
+    ) -> tuple[base.Action, icem.Plan]:
         """Return the action for ``obs``, in [−1, 1], and the next plan."""
         with jax.enable_x64(True):
             if self.posterior is None:
@@ -211,14 +204,14 @@ class GPPolicy:
         """Return itself: the planner's randomness is not exploration."""
         return self
 
-    def model_metrics(self, episode: Episode, scale: float = 1.0) -> ModelMetrics:
+    def model_metrics(self, episode: Episode, scale: float = 1.0) -> base.ModelMetrics:
         """Evaluate the model on an episode that it has not been trained on."""
         if self.posterior is None:
-            return ModelMetrics()
+            return base.ModelMetrics()
         with jax.enable_x64(True):
             made = gp.predict_all(self.posterior, episode.obs, episode.actions)
         parts = (made.mean, made.epistemic_std, made.aleatoric_std)
-        return prediction_metrics(
+        return base.prediction_metrics(
             episode, *(np.asarray(part) for part in parts), scale=scale
         )
 

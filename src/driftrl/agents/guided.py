@@ -17,16 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from driftrl.agents.base import (
-    Action,
-    Agent,
-    Carry,
-    LearnContext,
-    ModelMetrics,
-    OnlineState,
-    Policy,
-    State,
-)
+from driftrl.agents import base
 from driftrl.agents.model_based import ModelBasedAgent
 from driftrl.agents.replay import starts_of
 from driftrl.config.limits import InitialConfig
@@ -45,7 +36,7 @@ _NEWEST = 0.5  # weight of the newest episode in the error of predicted returns
 class GuidedState:
     """What the agent has learned, and how far from the controller it may act."""
 
-    learned: State
+    learned: base.State
     episode: int = 1
     """Number of the episode to come."""
     reach: float = 0.0
@@ -55,7 +46,7 @@ class GuidedState:
     """Worst return of an episode in which the controller was followed."""
 
 
-class GuidedAgent(Agent):
+class GuidedAgent(base.Agent):
     """An agent behind a controller; all but the reach is the agent's."""
 
     def __init__(
@@ -72,7 +63,7 @@ class GuidedAgent(Agent):
         self,
         state: GuidedState,
         data: Data,
-        context: LearnContext,
+        context: base.LearnContext,
         *,
         key: Key[Array, ""],
     ) -> GuidedState:
@@ -94,7 +85,7 @@ class GuidedAgent(Agent):
         return GuidedState(learned, context.episode, reach, error, worst)
 
     def _best_reach(
-        self, learned: State, data: Data, steps: int, reach: float, error: float
+        self, learned: base.State, data: Data, steps: int, reach: float, error: float
     ) -> float:
         """Return the reach with which the model predicts most, or 0."""
         returns = self._predicted(learned, starts_of(data), steps)
@@ -111,7 +102,7 @@ class GuidedAgent(Agent):
         return best if gains[best] > margin * best / FREE else 0.0
 
     def _predicted(
-        self, learned: State, starts: Float[np.ndarray, "M S"], steps: int
+        self, learned: base.State, starts: Float[np.ndarray, "M S"], steps: int
     ) -> Callable[[float], Float[np.ndarray, "E B"]] | None:
         """Return what predicts returns by reach, or None before there is a model."""
         agent, members = self._agent, self._agent.members
@@ -147,18 +138,18 @@ class GuidedAgent(Agent):
         """Compile everything for episodes of ``steps`` and up to ``points`` rows."""
         self._agent.warm_up(points, steps)
 
-    def begin_online(self, retained: Callable[[], Data]) -> OnlineState | None:
+    def begin_online(self, retained: Callable[[], Data]) -> base.OnlineState | None:
         """Return what learning within an episode needs; None if it does not learn."""
         return self._agent.begin_online(retained)
 
     def observe(
         self,
         state: GuidedState,
-        online: OnlineState,
+        online: base.OnlineState,
         transition: Transition,
         *,
         key: Key[Array, ""],
-    ) -> tuple[GuidedState, OnlineState]:
+    ) -> tuple[GuidedState, base.OnlineState]:
         """Learn from one transition."""
         made = self._agent.observe(state.learned, online, transition, key=key)
         return replace(state, learned=made[0]), made[1]
@@ -168,7 +159,7 @@ class GuidedAgent(Agent):
 class GuidedPolicy:
     """Acts within a reach of the controller, and explores within another of that."""
 
-    policy: Policy
+    policy: base.Policy
     control: Control
     reach: float
     explored: float
@@ -183,13 +174,13 @@ class GuidedPolicy:
         """Training metrics to record, by column of EpisodeRecord."""
         return {**self.policy.metrics, "reach": self.reach}
 
-    def begin(self) -> Carry:
+    def begin(self) -> base.Carry:
         """Return the carry for the first decision of an episode."""
         return self.policy.begin()
 
     def act(
-        self, obs: Float[np.ndarray, " S"], carry: Carry, *, key: Key[Array, ""]
-    ) -> tuple[Action, Carry]:
+        self, obs: Float[np.ndarray, " S"], carry: base.Carry, *, key: Key[Array, ""]
+    ) -> tuple[base.Action, base.Carry]:
         """Return the action for ``obs``, in [−1, 1], and the next carry."""
         action, after, quiet = self.control(obs), carry, self.policy.deterministic()
         if self.reach == self.explored == 0:
@@ -206,6 +197,6 @@ class GuidedPolicy:
         """Return the policy without exploration."""
         return replace(self, explored=0.0)
 
-    def model_metrics(self, episode: Episode, scale: float = 1.0) -> ModelMetrics:
+    def model_metrics(self, episode: Episode, scale: float = 1.0) -> base.ModelMetrics:
         """Evaluate the model on an episode that it has not been trained on."""
         return self.policy.model_metrics(episode, scale)

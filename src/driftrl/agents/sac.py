@@ -30,16 +30,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from driftrl.agents.replay import Batch, DeviceReplay
 from driftrl.config.deep import SACConfig
-from driftrl.models.networks import (
-    HIDDEN_GAIN,
-    MLP,
-    ResidualMLP,
-    adam,
-    apply_gradients,
-    mix,
-    polyak_update,
-    stacked,
-)
+from driftrl.models import networks
+from driftrl.models.networks import MLP, ResidualMLP
 
 LOG_STD_MIN = -10.0
 LOG_STD_MAX = 2.0
@@ -133,7 +125,7 @@ def init(
     gain = _SMALL_GAIN if config.critic == "bounded" else 1.0
     actor = MLP(sizes, ACTIVATIONS[config.activation], last_gain=gain, key=actor_key)
     inputs = state_size + action_size
-    critics = stacked([_critic(inputs, config, k) for k in critic_keys])
+    critics = networks.stacked([_critic(inputs, config, k) for k in critic_keys])
     return _init_state(actor, critics, config)
 
 
@@ -161,15 +153,17 @@ def _critic(inputs: int, config: SACConfig, key: Key[Array, ""]) -> Critics:
     sizes, activation = (inputs, *config.hidden, 1), ACTIVATIONS[config.activation]
     if config.critic == "bounded":
         return MLP(sizes, activation, last_gain=_SMALL_GAIN, key=key, layer_norm=True)
-    return MLP(sizes, activation, last_gain=HIDDEN_GAIN, key=key)
+    return MLP(sizes, activation, last_gain=networks.HIDDEN_GAIN, key=key)
 
 
 def _optimiser(config: SACConfig) -> optax.GradientTransformation:
-    return adam(config.learning_rate, config.gradient_clip)
+    return networks.adam(config.learning_rate, config.gradient_clip)
 
 
 def _temperature_optimiser(config: SACConfig) -> optax.GradientTransformation:
-    return adam(config.temperature_rate * config.learning_rate, config.gradient_clip)
+    return networks.adam(
+        config.temperature_rate * config.learning_rate, config.gradient_clip
+    )
 
 
 def policy(actor: MLP, obs: Float[Array, " S"]) -> TanhNormal:
@@ -333,10 +327,10 @@ def regress(
         return jnp.sum(jnp.mean(error**2, axis=1)), jnp.mean(q)
 
     (loss, q), gradient = jax.value_and_grad(loss_fn, has_aux=True)(state.critics)
-    critics, optimiser = apply_gradients(
+    critics, optimiser = networks.apply_gradients(
         _optimiser(config), gradient, state.critic_optimiser, state.critics
     )
-    targets = polyak_update(critics, state.target_critics, config.tau)
+    targets = networks.polyak_update(critics, state.target_critics, config.tau)
     state = replace(
         state, critics=critics, target_critics=targets, critic_optimiser=optimiser
     )
@@ -351,12 +345,12 @@ def improve(
     config: SACConfig,
 ) -> SACState:
     """Take one step of the actor along a gradient, and of the temperature."""
-    actor, actor_optimiser = apply_gradients(
+    actor, actor_optimiser = networks.apply_gradients(
         _optimiser(config), gradient, state.actor_optimiser, state.actor
     )
     # The slope of the temperature's loss by log α is the excess of entropy.
     excess = entropy - target_entropy(action_size, config)
-    log_temperature, temperature_optimiser = apply_gradients(
+    log_temperature, temperature_optimiser = networks.apply_gradients(
         _temperature_optimiser(config),
         excess,
         state.temperature_optimiser,
@@ -425,9 +419,9 @@ def soft_reset(state: SACState, fresh: SACState, rate: float) -> SACState:
         return state
     return replace(
         state,
-        actor=mix(state.actor, fresh.actor, rate),
-        critics=mix(state.critics, fresh.critics, rate),
-        target_critics=mix(state.target_critics, fresh.critics, rate),
+        actor=networks.mix(state.actor, fresh.actor, rate),
+        critics=networks.mix(state.critics, fresh.critics, rate),
+        target_critics=networks.mix(state.target_critics, fresh.critics, rate),
         actor_optimiser=fresh.actor_optimiser,
         critic_optimiser=fresh.critic_optimiser,
     )

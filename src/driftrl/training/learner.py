@@ -17,15 +17,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from driftrl.agents.base import (
-    Agent,
-    Carry,
-    LearnContext,
-    OnlineState,
-    Policy,
-    State,
-    interval_scale,
-)
+from driftrl.agents import base
 from driftrl.errors import (
     EnvironmentFault,
     InputError,
@@ -43,7 +35,7 @@ Observation = Float[np.ndarray, " S"]
 _ROUNDING = 1e-3  # of applied actions, such as those of a log with three digits
 Theta = float | Sequence[float] | np.ndarray
 """θ of an episode, or of every step of it."""
-Learned = tuple[State, Decision, Policy]
+Learned = tuple[base.State, Decision, base.Policy]
 """A state, which episodes it was learned from, and its policy."""
 
 
@@ -54,12 +46,12 @@ _VARIED = 0.05  # noise of an attempt that is to differ, times its number
 class _Running:
     """The running episode."""
 
-    policy: Policy
-    carry: Carry
+    policy: base.Policy
+    carry: base.Carry
     transitions: list[Transition]
-    state: State
+    state: base.State
     """The agent's; it changes if the agent learns within episodes."""
-    online: OnlineState | None
+    online: base.OnlineState | None
     """None for an agent that learns between episodes."""
     last: tuple[Observation, np.ndarray] | None = None
     """Observation and action of the step that ``observe`` will complete."""
@@ -70,13 +62,13 @@ class Learner:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: base.Agent,
         forgetting: ForgettingRule,
         memory: EpisodeMemory,
         *,
         steps: int,
         seed: int,
-        state: State,
+        state: base.State,
         decision: Decision | None = None,
     ) -> None:
         """Start with the agent's state after the last episode of a memory.
@@ -91,13 +83,15 @@ class Learner:
         self._unlearned: tuple[Episode, float] | None = None  # with its θ
         self._record: EpisodeRecord | None = None  # of that, once it is in the memory
         self._lag = 0  # newest episodes that π_n could not learn from
-        self._carry: Carry | None = None  # what the policy goes on from, if it does
+        self._carry: base.Carry | None = (
+            None  # what the policy goes on from, if it does
+        )
         self._began = time.perf_counter()
         self._varied = 0  # attempts at episode n that are to differ
         self.memory = memory
         self.state = state
         """The agent's, after the newest episode."""
-        self.policy: Policy = agent.policy(state)
+        self.policy: base.Policy = agent.policy(state)
         """π_n, the policy of the running episode, or of the next one."""
         self.forgetting = forgetting
         """The rule that chooses m(n + 1), at the next ``learn``."""
@@ -346,7 +340,7 @@ class Learner:
 
     def _learned(
         self,
-        state: State,
+        state: base.State,
         collected: int,
         updates: int | None = None,
         seconds: float | None = None,
@@ -354,7 +348,7 @@ class Learner:
         """Return what follows from a state and the episodes in the memory."""
         following = self.number
         decision = decide(self.forgetting, following, self.memory.evidence)
-        context = LearnContext(
+        context = base.LearnContext(
             episode=following,
             steps=self._steps,
             collected=collected,
@@ -375,7 +369,7 @@ class Learner:
     ) -> EpisodeRecord:
         """Return the row of episode n, whose policy has not learned from it yet."""
         policy, first, lengths = self.policy, self.first_retained, self.memory.lengths
-        scale = interval_scale(self.memory.evidence.error_quantile)
+        scale = base.interval_scale(self.memory.evidence.error_quantile)
         metrics = policy.model_metrics(episode, scale)
         return EpisodeRecord(
             episode=self.number,
