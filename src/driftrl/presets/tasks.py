@@ -10,6 +10,31 @@ from driftrl.config.run import EnvironmentConfig, EvaluationConfig
 from driftrl.config.task import Task
 from driftrl.drift.schedules import Exponential, Geometric
 
+
+def _agent(
+    *,
+    model: int = 1,
+    policy: int = 1,
+    horizon: int = 1,
+    width: int = 256,
+    batch: int = 256,
+    starts: int = 256,
+    ends: bool = False,
+) -> deep.EnsembleAgentConfig:
+    """Return the paper's agent: U, A and K, and how wide its networks are."""
+    learning = {"model_updates": model, "policy_updates": policy}
+    termination = "known" if ends else "absent"
+    return deep.EnsembleAgentConfig(
+        policy_gradient="critic",
+        model=deep.EnsembleConfig(hidden=(width, width)),
+        imagination=deep.ImaginationConfig(horizon=horizon, termination=termination),
+        optimism=deep.DeepOptimismConfig(rule="tuned"),
+        sac=deep.SACConfig(hidden=(width, width), batch_size=batch, critic="residual"),
+        learning=deep.LearningConfig(**learning, learning_starts=starts),
+        soft_reset=deep.SoftResetConfig(),
+    )
+
+
 PENDULUM_TASKS = (
     Task(
         name="pendulum",
@@ -46,17 +71,7 @@ PENDULUM_TASKS = (
         minutes=1.3,
         environment=EnvironmentConfig(sim_steps=200, action_repeat=1, start="hanging"),
         # Smaller than the paper's: a run takes two minutes on one core.
-        agent=deep.EnsembleAgentConfig(
-            policy_gradient="critic",
-            model=deep.EnsembleConfig(hidden=(64, 64)),
-            imagination=deep.ImaginationConfig(),
-            optimism=deep.DeepOptimismConfig(rule="tuned"),
-            sac=deep.SACConfig(hidden=(64, 64), batch_size=64, critic="residual"),
-            learning=deep.LearningConfig(
-                model_updates=2, policy_updates=5, learning_starts=128
-            ),
-            soft_reset=deep.SoftResetConfig(),
-        ),
+        agent=_agent(model=2, policy=5, horizon=2, width=64, batch=64, starts=128),
         # The policy explores while it learns; what it would do is the measure.
         evaluation=EvaluationConfig(episodes=1),
     ),
@@ -123,25 +138,6 @@ def _environment(repeat: int, *, terminates: bool = False) -> EnvironmentConfig:
     )
 
 
-def _agent(
-    *, model: int = 1, policy: int = 1, horizon: int = 1, width: int = 256, ends: bool
-) -> deep.EnsembleAgentConfig:
-    """Return the paper's agent: U, A and K, and how wide its networks are."""
-    return deep.EnsembleAgentConfig(
-        policy_gradient="critic",
-        model=deep.EnsembleConfig(hidden=(width, width)),
-        imagination=deep.ImaginationConfig(
-            horizon=horizon, termination="known" if ends else "absent"
-        ),
-        optimism=deep.DeepOptimismConfig(rule="tuned"),
-        sac=deep.SACConfig(hidden=(width, width), batch_size=256, critic="residual"),
-        learning=deep.LearningConfig(
-            model_updates=model, policy_updates=policy, learning_starts=256
-        ),
-        soft_reset=deep.SoftResetConfig(),
-    )
-
-
 def _decay(rate: float, low: float, start: int) -> Exponential:
     return Exponential(theta_max=1.0, theta_min=low, rate=rate, start=start)
 
@@ -174,7 +170,7 @@ MUJOCO_TASKS = (
         forget_after=200,
         minutes=340,
         environment=_environment(2),
-        agent=_agent(horizon=5, ends=False),
+        agent=_agent(horizon=5),
     ),
     _task(
         "hopper",
@@ -187,7 +183,7 @@ MUJOCO_TASKS = (
         forget_after=200,
         minutes=335,
         environment=_environment(2),
-        agent=_agent(policy=2, ends=False),
+        agent=_agent(policy=2),
         may_end=True,
     ),
     _task(
@@ -217,7 +213,7 @@ MUJOCO_TASKS = (
         forget_after=1200,
         minutes=1050,
         environment=_environment(2),
-        agent=_agent(ends=False),
+        agent=_agent(),
         may_end=True,
     ),
     _task(
@@ -232,7 +228,7 @@ MUJOCO_TASKS = (
         forget_after=250,
         minutes=265,
         environment=_environment(2),
-        agent=_agent(ends=False),
+        agent=_agent(),
         may_end=True,
     ),
     _task(
@@ -264,7 +260,7 @@ MUJOCO_TASKS = (
         forget_after=250,
         minutes=550,
         environment=_environment(2),
-        agent=_agent(ends=False),
+        agent=_agent(),
     ),
 )
 

@@ -1,12 +1,6 @@
 """An agent with its memory and forgetting rule, episode by episode.
 
-    learner.begin_episode()
-    action = learner.act(obs)                                  # in [−1, 1]
-    learner.observe(obs, reward, terminated, truncated)        # what followed
-    learner.end_episode()                                      # or abort_episode()
-    learner.learn()                                            # m(n), then fit
-
-It writes nothing: a ``Session`` is a learner with files.
+It writes nothing: a ``Session``, which is used alike, is a learner with files.
 """
 
 import math
