@@ -20,7 +20,7 @@ CHEETAH, HOPPER = TASKS["halfcheetah"], TASKS["hopper"]
 
 
 def model_of(env: DriftingEnv) -> Any:
-    return env._plant._inner.model  # pyright: ignore[reportAttributeAccessIssue]
+    return env._plant._inner.model
 
 
 def with_parameter(task: Task, parameter: str) -> EnvironmentConfig:
@@ -154,7 +154,7 @@ def test_an_unstable_simulation_is_a_fault() -> None:
     env = freeze("halfcheetah", 1.0)
     env.reset(seed=0)
     env.step(np.zeros(6))
-    env._plant._inner.data.qvel[:] = 1e12  # pyright: ignore[reportAttributeAccessIssue]
+    env._plant._inner.data.qvel[:] = 1e12
     with pytest.raises(EnvironmentFault, match="BADQ"):
         env.step(np.zeros(6))
     env.reset(seed=0)
