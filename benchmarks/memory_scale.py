@@ -38,7 +38,7 @@ from driftrl.config.deep import (  # noqa: E402
 from driftrl.config.run import RunConfig  # noqa: E402
 from driftrl.envs.tasks import configure  # noqa: E402
 from driftrl.memory.episodes import EpisodeMemory  # noqa: E402
-from driftrl.memory.forgetting import Decision  # noqa: E402
+from driftrl.memory.forgetting import Decision, EpisodeSummary  # noqa: E402
 from driftrl.training.run_directory import Pending, RunDirectory  # noqa: E402
 from driftrl.types import Data, Episode, EpisodeRecord, Transition  # noqa: E402
 
@@ -174,7 +174,8 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[str]:
     cache, data = ReplayCache(SIZES, STEPS), memory.since(1)
     took = seconds(lambda: jax.block_until_ready(cache.load(data, len(data)).rows))
     yield f"All of them to the device: {took}."
-    recent, history = EpisodeMemory(*SIZES, np.float32), memory.history
+    recent = EpisodeMemory(*SIZES, np.float32)
+    history = [EpisodeSummary(length) for length in memory.lengths]
     first = len(history) + 1 - WINDOW
     recent.attach(directory / "memory", history)
     took = seconds(lambda: recent.since(first))
