@@ -22,7 +22,6 @@ def _agent(
     ends: bool = False,
 ) -> deep.EnsembleAgentConfig:
     """Return the paper's agent: U, A and K, and how wide its networks are."""
-    learning = {"model_updates": model, "policy_updates": policy}
     termination = "known" if ends else "absent"
     return deep.EnsembleAgentConfig(
         policy_gradient="critic",
@@ -30,7 +29,9 @@ def _agent(
         imagination=deep.ImaginationConfig(horizon=horizon, termination=termination),
         optimism=deep.DeepOptimismConfig(rule="tuned"),
         sac=deep.SACConfig(hidden=(width, width), batch_size=batch, critic="residual"),
-        learning=deep.LearningConfig(**learning, learning_starts=starts),
+        learning=deep.LearningConfig(
+            model_updates=model, policy_updates=policy, learning_starts=starts
+        ),
         soft_reset=deep.SoftResetConfig(),
     )
 
