@@ -158,3 +158,30 @@ def test_a_killed_run_is_reported_and_finished_the_next_time(
     for _ in range(2):
         assert run_all(runs, tmp_path, LocalEngine(2)) == {}
         assert all(episodes_done(tmp_path / run.name) == 2 for run in runs)
+
+
+def test_a_preset_may_have_seeds_and_methods_of_its_own(tmp_path: Path) -> None:
+    presets = {
+        "small": {"seeds": [7], "methods": ["adaptive"], "episodes": 4},
+        "large": {"episodes": 9},
+    }
+    path = write(tmp_path / "s.toml", presets=presets, preset="large")
+    runs = read_study(path).runs()
+    assert ([run.seed for run in runs], runs[0].episodes) == ([0, 0, 1, 1], 9)
+    (run,) = read_study(path, "small").runs()
+    assert (run.method, run.seed, run.episodes) == ("adaptive", 7, 4)
+    presets["small"]["seeds"] = [7, 7]
+    with pytest.raises(InputError, match="7, 7"):
+        read_study(write(path, presets=presets, preset="small"))
+
+
+def test_a_preset_may_be_like_another_studys(tmp_path: Path) -> None:
+    first = {"episodes": 4, "drift": {"rate": 0.5, "start": 2}, "seeds": [3]}
+    path = write(tmp_path / "a.toml", presets={"small": first}, preset="small")
+    like = {"like": str(path), "drift": {"start": 1}}
+    other = write(tmp_path / "b.toml", presets={"small": like}, preset="small")
+    study = read_study(other)
+    assert study.seeds == (3,)
+    assert study.presets["small"] == {"episodes": 4, "drift": {"rate": 0.5, "start": 1}}
+    with pytest.raises(InputError, match="'tiny'"):
+        read_study(write(other, presets={"tiny": like}, preset="tiny"))

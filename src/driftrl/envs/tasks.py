@@ -87,14 +87,15 @@ def configure(
     """Return the run of a method on a task, with nested ``changes`` laid over it.
 
     Beside the fields of a run, ``changes`` may have ``forget_after``, H and w of those
-    methods that forget.  What a method changes in the agent comes last.  Without a
-    method it is that of the forgetting rule, by default a window, or on a custom
-    environment "adaptive"; a user's rule makes the method "custom", with the name of
-    its class as the variant.
+    methods that forget, and ``forgets_in``, their unit.  What a method changes in the
+    agent comes last.  Without a method it is that of the forgetting rule, by default a
+    window, or on a custom environment "adaptive"; a user's rule makes the method
+    "custom", with the name of its class as the variant.
     """
     task = task_named(task) if isinstance(task, str) else task
     changes = dict(changes or {})
     after = changes.pop("forget_after", None)
+    task = replace(task, forgets_in=changes.pop("forgets_in", task.forgets_in))
     adapts = is_custom(task.name) and after is None
     method = method_named(method_name or ("adaptive" if adapts else "sw-ombrl"))
     if after is not None:

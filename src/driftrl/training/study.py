@@ -114,11 +114,25 @@ def read_study(path: Path, preset: str | None = None) -> Study:
     if preset is not None:
         table["preset"] = preset
     try:
-        study = from_dict(Study, table)
+        study = from_dict(Study, _with_preset(table))
         study.runs()
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return study
+
+
+def _with_preset(table: dict[str, Any]) -> dict[str, Any]:
+    """Complete the chosen preset, and let its methods and seeds replace the study's."""
+    presets, name = table.get("presets", {}), str(table.get("preset"))
+    if not isinstance(presets, dict) or not isinstance(presets.get(name), dict):
+        return table
+    chosen: dict[str, Any] = presets[name]
+    if like := chosen.pop("like", None):
+        others = read_toml(find_study(str(like))).get("presets", {})
+        require(name in others, f"The study {like!r} has no preset {name!r}.")
+        chosen = merged(others[name], chosen)
+    own = {key: chosen.pop(key) for key in ("methods", "seeds") if key in chosen}
+    return table | own | {"presets": presets | {name: chosen}}
 
 
 def shipped_studies() -> dict[str, Path]:
