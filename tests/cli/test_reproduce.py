@@ -58,9 +58,9 @@ def test_without_a_terminal_only_the_plan_is_printed(
     captured = capsys.readouterr()
     assert "--yes" in captured.err
     row = next(line for line in captured.out.splitlines() if "gp_pendulum" in line)
-    # 15 runs of 0.3 minutes, three at once.
-    assert row.split()[2:9] == ["15", "0", "450", "1", "min", "30", "s"]
-    assert "15.0 MB" in row
+    # 20 runs of 0.3 minutes, three at once.
+    assert row.split()[2:9] == ["20", "0", "600", "2", "min", "0", "s"]
+    assert "20.0 MB" in row
     assert started.studies == [] and not (tmp_path / "new").exists()
 
 
@@ -122,4 +122,4 @@ def test_runs_that_are_there_count_and_set_the_pace(
     assert main(["reproduce", "fig1", "--out", str(tmp_path), "--workers", "1"]) == 2
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if "gp_pendulum" in line)
-    assert row.split()[2:9] == ["15", "5", "450", "10", "min", "0", "s"]  # 300 × 2 s
+    assert row.split()[2:9] == ["20", "5", "600", "15", "min", "0", "s"]  # 450 × 2 s

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def test_shipped_studies_are_found_by_name_and_are_valid() -> None:
 def test_the_figures_study_is_what_the_paper_describes() -> None:
     runs = read_study(find_study("gp_pendulum")).runs()
     assert len({run.seed for run in runs}) == 5
-    assert {run.method for run in runs} == {"sombrl", "r-ombrl", "sw-ombrl"}
+    methods = {"sombrl", "r-ombrl", "sw-ombrl", "adaptive"}
+    assert {run.method for run in runs} == methods
     for run in runs:
         thetas = [run.drift(n) for n in range(1, run.episodes + 1)]
         assert thetas[:10] == [thetas[0]] * 10 and thetas[10] < thetas[9]
@@ -185,3 +187,32 @@ def test_a_preset_may_be_like_another_studys(tmp_path: Path) -> None:
     assert study.presets["small"] == {"episodes": 4, "drift": {"rate": 0.5, "start": 1}}
     with pytest.raises(InputError, match="'tiny'"):
         read_study(write(other, presets={"tiny": like}, preset="tiny"))
+
+
+def test_machines_that_fall_end_and_forget_by_transitions() -> None:
+    """Those of hopper, ant and walker hold 20 whole episodes, however long theirs are.
+
+    The cheetah, which can't fall, is as it was published.
+    """
+    studies = [
+        read_study(find_study(name), "laptop")
+        for name in ("mujoco_decay_rates", "mujoco_environments")
+    ]
+    assert {(study.seeds, len(study.methods)) for study in studies} == {
+        ((0, 1, 2, 3, 4), 4)
+    }
+    few = [replace(study, methods=("sw-ombrl",), seeds=(4,)) for study in studies]
+    runs = {run.name: run for study in few for run in study.runs()}
+    cheetah = runs["halfcheetah-sw-ombrl-a=0.005-s4"]
+    assert cheetah.forgetting == Window(20)
+    for name in ("hopper-sw-ombrl-a=0.007", "ant-sw-ombrl", "walker2d-sw-ombrl"):
+        run = runs[f"{name}-s4"]
+        steps = 20 * cheetah.environment.steps
+        assert run.forgetting == Window(steps, unit="transitions")
+        agent: Any = run.agent
+        assert run.environment.terminates and agent.sac.discount == 0.99
+        assert agent.imagination.termination == "known" and agent.imagination.collected
+        assert agent.imagination.noise == (run.task != "hopper")
+        assert agent.model == cheetah.agent.model  # pyright: ignore[reportAttributeAccessIssue]
+        constant = [run.drift(n) for n in range(1, run.episodes + 1)]
+        assert constant[0] == 1.0 > constant[-1]
