@@ -277,6 +277,22 @@ def test_trained_oracle_is_at_least_what_runs_achieved(
         StoredOracle("pendulum", OTHER, by="dp")
 
 
+def test_nothing_is_computed_where_only_what_is_stored_counts(
+    computer: Computer,
+) -> None:
+    """What was achieved at θ, or at a smaller one, takes the place of J*(θ)."""
+    runs = [
+        run([theta], returns, "hopper", environment={"parameter": "gear"})
+        for theta, returns in ((1.0, -4.0), (0.5, -6.0), (2.0, -9.0))
+    ]
+    found = optimal_returns_of_runs(runs, oracle="stored")
+    assert values(found) == [-6.0, -4.0, -4.0] and "not computed" in found.provenance
+    cyclic = {"drift": {"kind": "cyclic"}, "drift_every": 1, "clock": "steps"}
+    within = [run([1.0], method="sombrl", **cyclic)]
+    assert optimal_returns_of_runs(within, oracle="stored").entries == ()
+    assert computer.asked == []
+
+
 def test_drift_within_episodes_has_an_optimum_for_every_clock(
     computer: Computer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,4 +427,7 @@ def test_command_prints_the_values(
     rows = [line.split() for line in out.splitlines()[1:3]]
     assert rows[0] == ["4", "-10.00", "10.00", "computed"]
     assert rows[1] == ["1", "-10.00", "1.00", "computed"]
+    assert "2 values of θ: about" in err.splitlines()[0]
     assert "0 of 2" in err and "2 of 2" in err
+    assert main([*words.split()]) == 0  # they are cached now
+    assert "about" not in capsys.readouterr().err

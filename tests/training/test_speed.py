@@ -1,6 +1,7 @@
 """What a run is expected to take, beside what runs have taken."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import read_toml
 from driftrl.envs.tasks import configure
 from driftrl.memory.episodes import save_episode
+from driftrl.oracles.table import StoredOracle
 from driftrl.presets.tasks import TASKS
 from driftrl.training.speed import expected_bytes, expected_minutes
 from driftrl.training.study import find_study
@@ -53,6 +55,26 @@ def test_other_settings_take_what_was_measured(
     run = configure(task, "sombrl", settings)
     ratio = expected_minutes(run, 1.03 * REFERENCE_RATE) / minutes
     assert 1 / 1.5 < ratio < 1.5
+
+
+def test_an_oracle_takes_what_was_measured() -> None:
+    """A J*(θ) of the cheetah took 1.54 minutes of a core of 2.08 × the rate."""
+    oracle = StoredOracle("halfcheetah", TASKS["halfcheetah"].environment)
+    one = oracle.expected_minutes(1, 2.08 * REFERENCE_RATE)
+    assert 1 / 1.5 < one / 1.54 < 1.5
+    more = oracle.expected_minutes(5, REFERENCE_RATE)
+    assert more == pytest.approx(5 * 2.08 * one)
+    # 3 × 12,000 × 5 updates instead of 60,000, of products of a seventh the size.
+    small = TASKS["pendulum-decay"].environment
+    by_sac = StoredOracle("pendulum-decay", small, by="sac")
+    weights = lambda sizes: sum(a * b for a, b in pairwise(sizes))
+    products = [
+        4 * weights([s, h, h, 2 * a]) + 12 * weights([s + a, h, h, 1])
+        for s, a, h in ((3, 1, 64), (17, 6, 128))
+    ]
+    expected = 3 * one * (products[0] / products[1]) ** 0.8
+    found = by_sac.expected_minutes(1, 2.08 * REFERENCE_RATE)
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

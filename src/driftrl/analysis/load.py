@@ -67,7 +67,8 @@ def load(
         paths: Directory of a run or of a study, or several of them.
         oracle: J*(θ) as a function, ``"module:function"`` or CSV file (columns theta
             and value).  By default the package's oracle, which computes what is not
-            in its tables and may take long; ``"none"`` leaves J* out.
+            in its tables and may take long; ``"stored"`` computes nothing and takes the
+            best return that a run has achieved instead; ``"none"`` leaves J* out.
 
     Returns:
         The columns study, problem, task, method (with its variant), variant, seed, run

@@ -1,13 +1,15 @@
 """``driftrl oracle``: J*(θ), its source, and its error."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated, Literal
 
 import tyro
 
 from driftrl.cli.options import print_json, print_table
-from driftrl.cli.progress import oracle_progress
+from driftrl.cli.progress import duration, oracle_progress
 from driftrl.envs.tasks import task_named
+from driftrl.errors import counted
 
 
 def main(
@@ -18,6 +20,8 @@ def main(
     json: bool = False,
 ) -> None:
     """Print the optimal return J*(θ), its source and its error.
+
+    Where it has to be computed, that begins with an estimate of the time.
 
     Args:
         task: Name of the task.
@@ -30,6 +34,12 @@ def main(
     from driftrl.oracles.table import StoredOracle
 
     oracle = StoredOracle(system.name, system.environment, by=by)
+    if missing := len(oracle.missing(thetas)):
+        from driftrl.training.speed import product_rate
+
+        seconds = 60 * oracle.expected_minutes(missing, product_rate())
+        what = f"J*(θ) is not stored at {counted(missing, 'value')} of θ"
+        print(f"{what}: about {duration(seconds)} of an idle core.", file=sys.stderr)
     table = oracle.table(sorted(thetas), oracle_progress())
     entries = [table.lookup(theta) for theta in thetas]
     if json:

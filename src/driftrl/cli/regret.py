@@ -19,7 +19,8 @@ def main(
 
     Args:
         directories: Directory of a study or of a single run, or several.
-        oracle: J*(θ) as module:function, or CSV file with columns theta and value.
+        oracle: J*(θ) as module:function, or CSV file with columns theta and value;
+            "stored" computes nothing and takes the best return of a run instead.
         json: Print one JSON document instead of tables.
     """
     from driftrl.analysis.load import read_results

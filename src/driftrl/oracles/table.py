@@ -31,8 +31,9 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from driftrl.config.deep import SACConfig
+from driftrl.config.deep import LearningConfig, SACAgentConfig, SACConfig
 from driftrl.config.run import EnvironmentConfig, RunConfig
+from driftrl.config.task import REFERENCE_RATE
 from driftrl.config.toml import from_dict
 from driftrl.drift.schedules import value_at
 from driftrl.envs.custom import is_custom
@@ -59,6 +60,8 @@ Progress = Callable[[int, int], None]
 """Called with the finished and the total number of computations."""
 Oracle = Callable[[float], float] | str | Path
 """A user's J*: a function of θ, "module:function", or a CSV file (theta, value)."""
+STORED = "stored"
+"""In place of an oracle: what is stored, or else the best that runs have achieved."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,7 @@ class SACOracleSettings:
         return (self.steps - self.random_steps) // self.evaluate_every
 
 
+_DP_MINUTES = 0.5  # of dynamic programming at one θ, at the reference rate
 _ONLY_PENDULUM = (
     "θ drifts within episodes, for which J* is known on the pendulum alone, from the "
     "hanging start without noise."
@@ -261,6 +265,20 @@ class StoredOracle:
         entries = tuple(_interpolated(optima, theta) for theta in thetas)
         by_clock = self._drifting is not None
         return OracleTable(entries, self._provenance(entries), by_clock)
+
+    def expected_minutes(self, values: int, rate: float) -> float:
+        """Return the minutes that so many values take on a core of a ``product_rate``.
+
+        See ``driftrl.training.speed``.
+        """
+        from driftrl.training.speed import learning_minutes
+
+        if self.by == "dp":
+            return values * _DP_MINUTES * REFERENCE_RATE / rate
+        settings, sizes = self.settings, task_named(self.task).sizes(self.environment)
+        learning = LearningConfig(model_updates=settings.updates, policy_updates=1)
+        agent, steps = SACAgentConfig(settings.sac, learning), settings.steps
+        return learning_minutes(agent, sizes, values * settings.seeds * steps, rate)
 
     def _grid(self, thetas: Iterable[float]) -> list[float]:
         """Return the θ at which J* is computed in order to know it at ``thetas``."""
@@ -427,8 +445,9 @@ def optimal_returns_of_runs(
     """Return J*(θ) for every θ in the records of runs of one task and environment.
 
     The table is empty, and says why, where J* cannot be known: θ was not recorded, more
-    than one parameter drifts, or a custom environment has no ``oracle``.  Of ``others``
-    those on the same system count for the floor.
+    than one parameter drifts, or a custom environment has no ``oracle``.  With the
+    oracle "stored" nothing is computed.  Of ``others`` those on the same system count
+    for the floor.
     """
     thetas, _ = _achieved(runs)
     if not np.isfinite(thetas).all():
@@ -437,7 +456,7 @@ def optimal_returns_of_runs(
         reason = "There is no oracle where more than one parameter drifts."
         return OracleTable((), reason)
     continuing = any(run.config.get("continuing") for run in runs)
-    if oracle is not None:
+    if oracle not in (None, STORED):
         table = given_optimal_returns(oracle, thetas.tolist())
         return replace(table, per_step=continuing)
     systems = {_system_of(run) for run in runs}
@@ -456,9 +475,12 @@ def optimal_returns_of_runs(
         stored = StoredOracle(*system, drifting=from_dict(RunConfig, known))
         lengths = [[row.steps for row in run.records] for run in runs]
         thetas = np.concatenate([np.cumsum([0.0, *steps])[:-1] for steps in lengths])
-    table = stored.table(thetas, progress)
-    if stored.by == "dp":
-        return table
+    if oracle == STORED and stored.missing(thetas):
+        table = _not_computed(runs)
+    else:
+        table = stored.table(thetas, progress)
+        if stored.by == "dp":
+            return table
     same_system = [
         run
         for run in others
@@ -466,6 +488,16 @@ def optimal_returns_of_runs(
     ]
     achieved = _achieved([*runs, *same_system])
     return table.with_floor(*achieved, monotone=stored.monotone)
+
+
+def _not_computed(runs: Sequence[Run]) -> OracleTable:
+    """Return the least return of all at every θ; what was achieved is to raise it."""
+    thetas, returns = _achieved(runs)
+    if runs[0].config.get("drift_every"):  # no return is that of one θ
+        thetas = thetas[:0]
+    worst = float(np.min(returns))
+    entries = (Optimum(theta, worst, 0.0) for theta in sorted({*thetas.tolist()}))
+    return OracleTable(tuple(entries), "J*(θ) was not computed.")
 
 
 def _best_rates(

@@ -22,11 +22,11 @@ from jaxtyping import Array
 
 from driftrl.agents.model_based import model_batch
 from driftrl.agents.model_gradient import members_asked, start_rows
-from driftrl.config.deep import EnsembleAgentConfig
+from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
 from driftrl.config.run import AgentConfig, RunConfig
 from driftrl.config.task import REFERENCE_RATE
-from driftrl.envs.tasks import task_of_run
+from driftrl.envs.tasks import task_named, task_of_run
 from driftrl.training.assembly import sizes_of
 
 _SLOPE = 0.8
@@ -77,23 +77,38 @@ def expected_minutes(config: RunConfig, rate: float) -> float:
     return task.minutes * ratio * REFERENCE_RATE / rate
 
 
+def learning_minutes(
+    agent: AgentConfig, sizes: tuple[int, int], steps: int, rate: float
+) -> float:
+    """Return the minutes of an agent's updates for so many steps, by the cheetah's."""
+    known = task_named("halfcheetah")
+    usual = known.episodes * known.environment.steps
+    usual *= _work(known.agent, known.sizes(known.environment))
+    return known.minutes * steps * _work(agent, sizes) / usual * REFERENCE_RATE / rate
+
+
 def _work(agent: AgentConfig, sizes: tuple[int, int]) -> float:
     """Return the work of the updates of a step, up to a constant."""
-    if not isinstance(agent, EnsembleAgentConfig):
+    if isinstance(agent, GPAgentConfig):
         return 1.0
     return agent.learning.model_updates * _products(agent, sizes) ** _SLOPE
 
 
-def _products(agent: EnsembleAgentConfig, sizes: tuple[int, int]) -> float:
+def _products(
+    agent: EnsembleAgentConfig | SACAgentConfig, sizes: tuple[int, int]
+) -> float:
     """Return about how many multiplications the matrix products of an update take."""
     states, actions = sizes
     weights = lambda *units: sum(a * b for a, b in pairwise(units))
-    member = weights(states + actions, *agent.model.hidden, states + 1)
     actor = weights(states, *agent.sac.hidden, 2 * actions)
     critics = weights(states + actions, *agent.sac.hidden, 1) * agent.sac.critics
-    horizon, updates = agent.imagination.horizon, agent.learning.policy_updates
+    updates = agent.learning.policy_updates
     # A gradient takes twice the products of the pass before it.
     learned = 4 * actor + 6 * critics
+    if isinstance(agent, SACAgentConfig):
+        return agent.sac.batch_size * updates * learned
+    member = weights(states + actions, *agent.model.hidden, states + 1)
+    horizon = agent.imagination.horizon
     if agent.policy_gradient == "model":
         seen = agent.model.steps * agent.model.members * model_batch(agent)
         imagined = horizon * (2 * members_asked(agent) * member + 3 * actor)
