@@ -65,7 +65,9 @@ def simulated(low: float, seed: int, episodes: int = EPISODES) -> list[Episode]:
 
 def alarms(rule: str, episodes: Sequence[Episode]) -> list[int]:
     """Return the numbers of the episodes after which a rule raised an alarm."""
-    decisions = replay(FORGETTING[rule](least_retained=1), episodes)
+    decisions = replay(
+        FORGETTING[rule](least_episodes=1, least_transitions=1), episodes
+    )
     seen = (one.columns.get("change_alarm") for one in decisions)
     return [number for number, alarm in enumerate(seen, start=1) if alarm]
 

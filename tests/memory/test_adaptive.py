@@ -35,9 +35,10 @@ from driftrl.training.loop import run
 from driftrl.types import Episode, EpisodeRecord
 from factories import TINY, driven, record
 
-adaptive = partial(Adaptive, least_retained=1)
-event = partial(Event, least_retained=1)
-hindsight = partial(Hindsight, least_retained=1)
+NOTHING = {"least_episodes": 1, "least_transitions": 1}
+adaptive = partial(Adaptive, **NOTHING)
+event = partial(Event, **NOTHING)
+hindsight = partial(Hindsight, **NOTHING)
 
 
 def firsts(decisions: list[Decision]) -> list[int]:
@@ -197,18 +198,18 @@ def test_something_is_retained_in_any_case() -> None:
     known = Evidence(lengths=(10, 10, 5, 5, 20))
     kept = {1: 5, 20: 5, 21: 4, 25: 4, 26: 3, 31: 2, 41: 1, 99: 1}
     for least, first in kept.items():
-        rule = Hindsight((5,), least_retained=least)
+        rule = Hindsight((5,), least_episodes=1, least_transitions=least)
         assert rule.first_retained(6, known) == first
-    gains = [0.9] * 8 + [0.4] * 8
-    episodes = driven(gains)
-    size = len(episodes[0])
-    for rule in (Adaptive(), Event()):
-        alone = replay(replace(rule, least_retained=1), episodes)
-        floor = replay(replace(rule, least_retained=3 * size), episodes)
-        for n, (free, kept) in enumerate(zip(alone, floor, strict=True), start=2):
-            assert kept.first == min(free.first, max(1, n - 3))
-            assert kept.columns == free.columns
-    assert configure("pendulum", "adaptive").forgetting == Adaptive(least_retained=1)
+        rule = replace(rule, least_episodes=3)
+        assert rule.first_retained(6, known) == min(first, 3)
+    episodes = driven([0.9] * 8 + [0.4] * 8)
+    for rule in (adaptive(), event()):
+        alone = replay(rule, episodes)
+        floor = replay(replace(rule, least_episodes=3), episodes)
+        for n, (free, held) in enumerate(zip(alone, floor, strict=True), start=2):
+            assert held.first == min(free.first, max(1, n - 3))
+            assert held.columns == free.columns
+    assert configure("pendulum", "adaptive").forgetting == adaptive()
     assert configure("pendulum-decay", "event").forgetting == Event()
 
 
@@ -253,8 +254,10 @@ def test_settings_are_checked() -> None:
     with pytest.raises(InputError, match="changes"):
         hindsight((0,))
     for rule in (Adaptive, Event, Hindsight):
-        with pytest.raises(InputError, match="least_retained"):
-            rule(least_retained=0)
+        with pytest.raises(InputError, match="least_episodes"):
+            rule(least_episodes=0)
+        with pytest.raises(InputError, match="least_transitions"):
+            rule(least_transitions=0)
 
 
 def test_a_run_records_why_and_resumes_exactly(tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ class Hindsight:
 
     A change can be known only once an episode has shown it, and that episode is kept:
     m(n) is the last k < n of ``changes``, and 1 before the first, or smaller where
-    less than ``least_retained`` would be left.
+    too little would be left.
     """
 
     kind: ClassVar[str] = "hindsight"
@@ -340,18 +340,20 @@ class Hindsight:
     """First episode after each change."""
     soft_resets: bool = False
     """Whether the agent's soft resets follow the changes, or never come."""
-    least_retained: int = 500
-    """Transitions that are retained in any case; 1 for a Gaussian process."""
+    least_episodes: int = 5
+    """Newest episodes that are retained in any case; 1 for a Gaussian process."""
+    least_transitions: int = 500
+    """Newest transitions that are retained in any case; 1 for a Gaussian process."""
 
     def __post_init__(self) -> None:
         for change in self.changes:
             at_least("forgetting.changes", change, 1)
-        at_least("forgetting.least_retained", self.least_retained, 1)
+        _check_least(self)
 
     def first_retained(self, n: int, evidence: Evidence) -> int:
         """Return m(n)."""
         last = max((change for change in self.changes if change < n), default=1)
-        return min(last, _first_of_newest(self.least_retained, n, evidence))
+        return min(last, _least_first(self, n, evidence))
 
     def turns_over(self, n: int, evidence: Evidence) -> bool:
         """Return whether a change is known since the last episode."""
@@ -371,12 +373,14 @@ class _Testing:
     """Changes that do not matter, in standard deviations of a step of the state."""
     soft_resets: bool = False
     """Whether the agent's soft resets follow located changes, or never come."""
-    least_retained: int = 500
-    """Transitions that are retained in any case: a network that is left with an episode
-    or two forgets the rest of its task.  1 for a Gaussian process."""
+    least_episodes: int = 5
+    """Newest episodes that are retained in any case: a network that is left with one or
+    two forgets the rest of its task.  1 for a Gaussian process."""
+    least_transitions: int = 500
+    """Newest transitions that are retained in any case; 1 for a Gaussian process."""
 
     def __post_init__(self) -> None:
-        at_least("forgetting.least_retained", self.least_retained, 1)
+        _check_least(self)
         for name in ("false_alarms", "tolerance"):
             value = getattr(self, name)
             require(
@@ -393,7 +397,7 @@ class _Testing:
         from driftrl.memory.adaptive import Stretch, looked_at
 
         since = (evidence.last_change[-1] if n > 1 else None) or 1
-        least = _first_of_newest(self.least_retained, n, evidence)
+        least = _least_first(self, n, evidence)
         nothing = Decision(min(since, least), columns={"last_change": since})
         if n < 3:
             return nothing
@@ -587,13 +591,19 @@ def _newest_fitting(lengths: Sequence[int], capacity: int) -> int:
     return count
 
 
-def _first_of_newest(least: int, n: int, evidence: Evidence) -> int:
-    """Return the first of the newest episodes that have ``least`` transitions."""
+def _check_least(rule: "Hindsight | _Testing") -> None:
+    for name in ("least_episodes", "least_transitions"):
+        at_least(f"forgetting.{name}", getattr(rule, name), 1)
+
+
+def _least_first(rule: "Hindsight | _Testing", n: int, evidence: Evidence) -> int:
+    """Return the first of the newest episodes that are retained in any case."""
     first, held = n, 0
-    for first in range(n - 1, 0, -1):
+    while first > 1 and (
+        held < rule.least_transitions or n - first < rule.least_episodes
+    ):
+        first -= 1
         held += evidence.lengths[first - 1]
-        if held >= least:
-            break
     return first
 
 

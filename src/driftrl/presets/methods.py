@@ -5,6 +5,7 @@ A method says how a run forgets, and what it changes in the agent of a task.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from driftrl.config.deep import EnsembleAgentConfig, SACAgentConfig
 from driftrl.config.gp import GPAgentConfig
@@ -35,9 +36,10 @@ class Method:
     agent: Callable[[AgentConfig], AgentConfig] = lambda agent: agent
 
 
-def _least(task: Task) -> int:
-    """Return the transitions that rules which look for changes retain in any case."""
-    return 1 if isinstance(task.agent, GPAgentConfig) else Adaptive.least_retained
+def _least(task: Task) -> dict[str, Any]:
+    """Return what rules that look for changes retain in any case."""
+    is_gp = isinstance(task.agent, GPAgentConfig)
+    return {"least_episodes": 1, "least_transitions": 1} if is_gp else {}
 
 
 def _greedy(agent: AgentConfig) -> AgentConfig:
@@ -100,19 +102,19 @@ METHODS: dict[str, Method] = {
             "adaptive",
             "adaptive",
             "Optimistic, forgets what the data contradict: needs neither H nor w.",
-            lambda task: Adaptive(least_retained=_least(task)),
+            lambda task: Adaptive(**_least(task)),
         ),
         Method(
             "event",
             "event-triggered",
             "Optimistic, forgets when an episode surprises the model.",
-            lambda task: Event(least_retained=_least(task)),
+            lambda task: Event(**_least(task)),
         ),
         Method(
             "hindsight",
             "hindsight",
             "Optimistic, told the changes: --forgetting.changes 11 21.",
-            lambda task: Hindsight(least_retained=_least(task)),
+            lambda task: Hindsight(**_least(task)),
         ),
         Method(
             "custom",

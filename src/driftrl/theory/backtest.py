@@ -86,7 +86,7 @@ def recommend_window(episodes: Sequence[Episode]) -> Recommendation:
     spans = (*(span for span in _LADDER if span < count - 1), count - 1)
     tested = np.linspace(2, count, min(_MAX_TESTED, count - 1)).round().astype(int)
     choice = choose_span(spans, *backtest(episodes, tested.tolist(), spans))
-    decisions = replay(Adaptive(least_retained=1), episodes)
+    decisions = replay(Adaptive(least_episodes=1, least_transitions=1), episodes)
     found = (
         d.columns["last_change"] for d in decisions if d.columns.get("change_alarm")
     )
