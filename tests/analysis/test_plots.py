@@ -65,6 +65,17 @@ def test_regret_is_drawn_below_theta(frame: pl.DataFrame) -> None:
     assert mark.get_xdata()[0] == 10.5
 
 
+def test_a_legend_of_four_methods_fits_a_column(frame: pl.DataFrame) -> None:
+    fourth = frame.filter(pl.col("method") == "sombrl")
+    run = "adaptive " + pl.col("run")
+    fourth = fourth.with_columns(method=pl.lit("adaptive"), run=run, directory=run)
+    figure = plot.regret(pl.concat([frame, fourth]))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 4
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_without_an_optimum_returns_are_drawn(frame: pl.DataFrame) -> None:
     unknown = frame.with_columns(optimal_return=pl.lit(None, pl.Float64))
     for figure in (plot.regret(unknown), plot.returns(frame)):

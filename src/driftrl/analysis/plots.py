@@ -136,7 +136,7 @@ def draw_legend(figure: Figure, axes: Iterable[Axes], **options: Any) -> None:
     for drawn in axes:
         handles, labels = drawn.get_legend_handles_labels()
         known |= dict(zip(labels, handles, strict=True))
-    inches = 0.4 + _LETTER_INCHES * max(map(len, known))
+    inches = 0.5 + _LETTER_INCHES * max(map(len, known))
     across = max(1, int(figure.get_figwidth() / inches))
     place = {"loc": "outside upper left", "ncols": min(across, len(known))}
     figure.legend([*known.values()], [*known], **(place | options))
